@@ -1,12 +1,12 @@
 #include "tensor/allocator.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <bit>
 #include <cstdlib>
 #include <cstring>
 #include <new>
+
+#include <sys/mman.h>
 
 #include "tensor/error.h"
 
@@ -109,7 +109,8 @@ void CachingAllocator::reset_peak() {
 }
 
 CachingAllocator& allocator(Device device) {
-  SMELT_CHECK(DeviceError, device.is_cpu(), "allocator: " << device << " is not available in this build");
+  SMELT_CHECK(DeviceError, device.is_cpu(),
+              "allocator: " << device << " is not available in this build");
   static CachingAllocator* cpu = [] {  // never destroyed: tensors may outlive static destructors
     auto* created = new CachingAllocator(Device{});
     const char* poison = std::getenv("SMELT_POISON");

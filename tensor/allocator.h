@@ -1,10 +1,10 @@
 // Caching allocator: freed blocks are kept by size and handed out again, so a training step in
 // steady state makes no system call for memory.
 //
-// Sizes are rounded up to 1/8 of a power of two (at most 12.5 % waste) and reused within that class.
-// When no block is cached and live + cached bytes would pass 1.25 times the highest live size seen,
-// cached blocks go back to the system first: the footprint stays bounded also when sizes differ from
-// step to step, as rows per expert do.
+// Sizes are rounded up to 1/8 of a power of two (at most 12.5 % waste) and reused within that
+// class. When no block is cached and live + cached bytes would pass 1.25 times the highest live
+// size seen, cached blocks go back to the system first: the footprint stays bounded also when sizes
+// differ from step to step, as rows per expert do.
 #pragma once
 
 #include <cstddef>
@@ -18,11 +18,11 @@
 namespace smelt {
 
 struct AllocatorStats {
-  size_t live_bytes = 0;         // handed out now (rounded sizes)
-  size_t peak_live_bytes = 0;    // highest live_bytes since start or reset_peak()
-  size_t cached_bytes = 0;       // kept for reuse
-  int64_t live_blocks = 0;       // blocks handed out now
-  int64_t requests = 0;          // allocate() calls of non-zero size
+  size_t live_bytes = 0;           // handed out now (rounded sizes)
+  size_t peak_live_bytes = 0;      // highest live_bytes since start or reset_peak()
+  size_t cached_bytes = 0;         // kept for reuse
+  int64_t live_blocks = 0;         // blocks handed out now
+  int64_t requests = 0;            // allocate() calls of non-zero size
   int64_t system_allocations = 0;  // of these, how many needed new memory
 };
 

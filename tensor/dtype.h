@@ -63,11 +63,14 @@ using acc_t = typename accumulator<T>::type;
 
 constexpr int64_t size_of(DType dtype) {
   switch (dtype) {
-    case DType::bf16: return 2;
+    case DType::bf16:
+      return 2;
     case DType::f32:
-    case DType::i32: return 4;
+    case DType::i32:
+      return 4;
     case DType::f64:
-    case DType::i64: return 8;
+    case DType::i64:
+      return 8;
   }
   return 0;
 }
@@ -75,7 +78,9 @@ constexpr bool is_floating(DType dtype) {
   return dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f64;
 }
 /// The dtype in which gradients of `dtype` accumulate and optimizer state is kept.
-constexpr DType accumulation_dtype(DType dtype) { return dtype == DType::f64 ? DType::f64 : DType::f32; }
+constexpr DType accumulation_dtype(DType dtype) {
+  return dtype == DType::f64 ? DType::f64 : DType::f32;
+}
 
 std::string_view name_of(DType dtype);
 std::ostream& operator<<(std::ostream& out, DType dtype);
@@ -84,10 +89,14 @@ std::ostream& operator<<(std::ostream& out, DType dtype);
 template <typename F>
 auto dispatch_float(DType dtype, const char* op, F&& f) {
   switch (dtype) {
-    case DType::f32: return f(float{});
-    case DType::bf16: return f(bf16{});
-    case DType::f64: return f(double{});
-    default: break;
+    case DType::f32:
+      return f(float{});
+    case DType::bf16:
+      return f(bf16{});
+    case DType::f64:
+      return f(double{});
+    default:
+      break;
   }
   SMELT_CHECK(DTypeError, false, op << ": dtype must be f32, bf16 or f64, not " << name_of(dtype));
   return f(float{});
@@ -97,11 +106,16 @@ auto dispatch_float(DType dtype, const char* op, F&& f) {
 template <typename F>
 auto dispatch_any(DType dtype, F&& f) {
   switch (dtype) {
-    case DType::f32: return f(float{});
-    case DType::bf16: return f(bf16{});
-    case DType::f64: return f(double{});
-    case DType::i32: return f(int32_t{});
-    case DType::i64: break;
+    case DType::f32:
+      return f(float{});
+    case DType::bf16:
+      return f(bf16{});
+    case DType::f64:
+      return f(double{});
+    case DType::i32:
+      return f(int32_t{});
+    case DType::i64:
+      break;
   }
   return f(int64_t{});
 }

@@ -19,7 +19,8 @@ constexpr uint64_t fnv1a(std::string_view text) {
 }
 
 /// One Philox4x32-10 block: four random words from a 128-bit counter and a 64-bit key.
-constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter, std::array<uint32_t, 2> key) {
+constexpr std::array<uint32_t, 4> philox4x32(std::array<uint32_t, 4> counter,
+                                             std::array<uint32_t, 2> key) {
   for (int round = 0; round < 10; ++round) {
     const uint64_t p0 = uint64_t{0xD2511F53u} * counter[0];
     const uint64_t p1 = uint64_t{0xCD9E8D57u} * counter[2];
@@ -58,8 +59,9 @@ class Random {
 
  private:
   std::array<uint32_t, 4> block(uint64_t index) const {
-    return philox4x32({uint32_t(index), uint32_t(index >> 32), uint32_t(purpose_), uint32_t(purpose_ >> 32)},
-                      {uint32_t(seed_), uint32_t(seed_ >> 32)});
+    return philox4x32(
+        {uint32_t(index), uint32_t(index >> 32), uint32_t(purpose_), uint32_t(purpose_ >> 32)},
+        {uint32_t(seed_), uint32_t(seed_ >> 32)});
   }
   uint64_t seed_;
   uint64_t purpose_;

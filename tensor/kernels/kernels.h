@@ -1,0 +1,38 @@
+// Private to tensor/: how an operation reaches the kernel of its device.
+//
+// SMELT_KERNEL(name, parameters) declares kernels::cpu::name and kernels::cuda::name with the same
+// parameters; SMELT_DISPATCH(device, name, arguments) calls one of them. A CUDA build that lacks a
+// body fails to link; a CPU build throws DeviceError. Dispatchers have checked everything: kernels
+// trust that inputs are contiguous unless their comment says otherwise and outputs are allocated.
+#pragma once
+
+#include "tensor/tensor.h"
+
+#define SMELT_KERNEL(name, ...)    \
+  namespace smelt::kernels::cpu {  \
+  void name(__VA_ARGS__);          \
+  }                                \
+  namespace smelt::kernels::cuda { \
+  void name(__VA_ARGS__);          \
+  }
+
+#ifdef SMELT_CUDA
+#define SMELT_CUDA_CALL(call) call
+#else
+#define SMELT_CUDA_CALL(call) \
+  throw DeviceError("this build has no CUDA kernels; configure with -DSMELT_CUDA=ON")
+#endif
+
+#define SMELT_DISPATCH(device, name, ...)                \
+  do {                                                   \
+    if ((device).is_cpu()) {                             \
+      kernels::cpu::name(__VA_ARGS__);                   \
+    } else {                                             \
+      SMELT_CUDA_CALL(kernels::cuda::name(__VA_ARGS__)); \
+    }                                                    \
+  } while (false)
+
+namespace smelt {
+/// Below this many elements a loop is not worth waking the other threads.
+constexpr int64_t kParallelGrain = 16384;
+}  // namespace smelt

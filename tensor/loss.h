@@ -1,0 +1,22 @@
+// Fused output projection and cross-entropy. Logits exist for a bounded block of tokens at a time
+// and are turned into their gradient in place, so nothing of size T x V is ever held.
+#pragma once
+
+#include "tensor/tensor.h"
+
+namespace smelt {
+
+struct LinearCrossEntropy {
+  Tensor losses;   // [T] f32 (f64 for f64): -log softmax(x w^T)[target], 0 where target is -1
+  Tensor dx;       // [T, H] like x: gradient of the sum of losses; undefined unless asked for
+  Tensor dweight;  // [V, H] f32 (f64 for f64): likewise
+};
+
+/// x [T, H] f32|bf16|f64, weight [V, H] same dtype, targets [T] i32 in [-1, V), -1 = no target.
+/// Softmax and losses in f32. With want_grad the gradients of sum(losses) are computed on the way.
+/// Tokens without target cost no product.
+/// @throws ShapeError (also for a target out of range, naming it), DTypeError
+LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight,
+                                        const Tensor& targets, bool want_grad);
+
+}  // namespace smelt
