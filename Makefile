@@ -1,0 +1,108 @@
+# The front door: installs what is missing, then calls CMake. `make help` lists the targets.
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := build
+MAKEFLAGS += --no-print-directory
+
+BUILD ?= build
+BUILD_TYPE ?= Release
+CMAKE_FLAGS ?=
+CORES := $(shell nproc 2>/dev/null || echo 1)
+JOBS ?= $(CORES)
+RANKS ?= 2
+
+# Open MPI binds one or two ranks to one core each unless told otherwise, refuses to start as root,
+# and refuses more ranks than cores.
+THREADS = $(shell echo $$(( $(CORES) / $(RANKS) > 0 ? $(CORES) / $(RANKS) : 1 )))
+MPIRUN = OMP_NUM_THREADS=$(THREADS) mpirun -np $(RANKS) --bind-to none \
+	$(if $(filter 0,$(shell id -u)),--allow-run-as-root) \
+	$(if $(filter 1,$(shell echo $$(( $(RANKS) > $(CORES) )))),--oversubscribe)
+
+# Debian package : a file or program that shows it is there (a word with a slash is looked up in the
+# include folders, any other in PATH).
+PACKAGES := g++:g++ cmake:cmake make:make pkg-config:pkg-config libdnnl-dev:oneapi/dnnl/dnnl.hpp \
+	libopenmpi-dev:mpi.h/ openmpi-bin:mpirun \
+	libboost-program-options1.81-dev:boost/program_options.hpp \
+	libboost-test1.81-dev:boost/test/unit_test.hpp libboost-json1.81-dev:boost/json.hpp \
+	libboost-iostreams1.81-dev:boost/iostreams/stream.hpp \
+	zlib1g-dev:zlib.h/ libzstd-dev:zstd.h/ gnuplot-nox:gnuplot
+
+.PHONY: help deps configure build run test bench asan format clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
+	@echo "  variables: BUILD=$(BUILD) BUILD_TYPE=$(BUILD_TYPE) JOBS=$(JOBS) RANKS=$(RANKS) CMAKE_FLAGS=$(CMAKE_FLAGS)"
+
+deps: ## install the missing packages (Debian and Ubuntu), or say what to install
+	@missing=""; \
+	for entry in $(PACKAGES); do \
+	  package=$${entry%%:*}; probe=$${entry#*:}; \
+	  if command -v dpkg-query >/dev/null; then \
+	    dpkg-query -W -f='$${Status}' "$$package" 2>/dev/null | grep -q 'ok installed' && continue; \
+	  else case "$$probe" in \
+	    */*) echo "#include <$${probe%/}>" | $${CXX:-c++} -x c++ -std=c++20 -fsyntax-only \
+	         $$(mpicxx --showme:compile 2>/dev/null || true) - >/dev/null 2>&1 && continue || true;; \
+	    *) command -v "$$probe" >/dev/null && continue || true;; esac; \
+	  fi; \
+	  missing="$$missing $$package"; \
+	done; \
+	[ -z "$$missing" ] && exit 0; \
+	if ! command -v apt-get >/dev/null; then \
+	  echo "smelt needs what these Debian packages hold; please install them your system's way:$$missing" >&2; \
+	  echo "(a C++20 compiler, CMake 3.20, oneDNN, Open MPI, Boost 1.75 or later with Program_options, Test, JSON" >&2; \
+	  echo "and Iostreams, zlib, zstd; gnuplot for figures). Going on; CMake will name what it cannot find." >&2; \
+	  exit 0; \
+	fi; \
+	sudo=""; \
+	if [ "$$(id -u)" != 0 ]; then \
+	  sudo="sudo -n"; \
+	  if ! sudo -n true 2>/dev/null; then \
+	    echo "packages are missing and need root; please run: sudo apt-get install$$missing" >&2; exit 1; \
+	  fi; \
+	fi; \
+	apt="$$sudo env DEBIAN_FRONTEND=noninteractive apt-get -y -q"; \
+	echo "installing:$$missing"; \
+	known=yes; \
+	for package in $$missing; do apt-cache show --no-all-versions "$$package" >/dev/null 2>&1 || known=no; done; \
+	if [ $$known = no ]; then $$apt update; fi; \
+	wanted=""; \
+	for package in $$missing; do \
+	  if ! apt-cache show --no-all-versions "$$package" >/dev/null 2>&1; then \
+	    plain=$$(echo "$$package" | sed 's/1\.81-dev$$/-dev/'); \
+	    if [ "$$plain" != "$$package" ]; then echo "no $$package here; taking $$plain"; package="$$plain"; fi; \
+	  fi; \
+	  wanted="$$wanted $$package"; \
+	done; \
+	$$apt install --no-install-recommends $$wanted || { $$apt update && $$apt install --no-install-recommends $$wanted; }
+
+configure: deps
+	@cmake -S . -B $(BUILD) -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(CMAKE_FLAGS)
+
+build: configure ## compile everything into build/ (programs in build/bin)
+	@cmake --build $(BUILD) -j $(JOBS)
+
+run: build ## the first run: prepare a small corpus, train a Baseline and its SMELT, compare them
+	@BUILD="$(BUILD)" MPIRUN="$(MPIRUN)" bash apps/run_first.sh
+
+test: build ## build, run all suites; the last line is "N passed, M failed"
+	@$(call run_suites,$(BUILD))
+
+bench: build ## measure a training step and print it against the machine's matrix rate
+	@$(BUILD)/bin/smelt-bench
+
+asan: deps ## the suites under AddressSanitizer and UndefinedBehaviorSanitizer (build-asan/)
+	@cmake -S . -B build-asan -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSMELT_SANITIZE=address,undefined $(CMAKE_FLAGS)
+	@cmake --build build-asan -j $(JOBS)
+	@$(call run_suites,build-asan)
+
+format: ## clang-format all C++ sources in place
+	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
+
+clean: ## remove the build folders
+	rm -rf build build-asan
+
+# Runs ctest in folder $(1); its log is reduced to one line that counts Boost test cases.
+define run_suites
+ctest --test-dir $(1) --output-on-failure --no-tests=error || true; \
+awk -f tests/summary.awk $(1)/Testing/Temporary/LastTest.log
+endef

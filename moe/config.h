@@ -1,0 +1,42 @@
+// Sizes and switches of the MoE transformer and of its load balancing: [model] and [moe].
+#pragma once
+
+#include <cstdint>
+
+#include "nn/execution_plan.h"
+
+namespace smelt {
+
+struct ModelConfig {
+  int64_t hidden_size = 128;
+  int64_t num_layers = 4;
+  int64_t num_heads = 4;
+  int64_t num_kv_heads = 2;
+  int64_t head_dim = 32;
+  int64_t num_experts = 8;
+  int64_t top_k = 2;
+  int64_t expert_hidden_size = 128;
+  int64_t shared_expert_hidden_size = 0;  // 0: no shared expert
+  int64_t vocab_size = 257;
+  int64_t max_seq_len = 2048;
+  double rope_theta = 10000;
+  double norm_eps = 1e-6;
+  bool qk_norm = true;
+  bool norm_topk = true;
+  bool tie_embeddings = false;
+  double init_std = 0.02;
+  LoopConfig loop;
+};
+
+enum class Balance { aux, bias, none };
+enum class AuxScope { sequence, batch };
+
+struct BalanceConfig {
+  Balance balance = Balance::aux;
+  AuxScope aux_scope = AuxScope::sequence;
+  double aux_loss_coef = 0.01;
+  double z_loss_coef = 1e-3;
+  double bias_update_rate = 1e-3;
+};
+
+}  // namespace smelt
