@@ -1,0 +1,41 @@
+#include "tensor/loss.h"
+
+#include "tensor/kernels/loss.h"
+
+namespace smelt {
+
+LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight,
+                                        const Tensor& targets, bool want_grad) {
+  constexpr const char* op = "linear_cross_entropy";
+  check_rank(op, "x", x, 2);
+  check_rank(op, "weight", weight, 2);
+  check_same_options(op, x, weight);
+  SMELT_CHECK(DTypeError, is_floating(x.dtype()),
+              op << ": dtype must be f32, bf16 or f64, not " << name_of(x.dtype()));
+  SMELT_CHECK(ShapeError, x.dim(1) == weight.dim(1),
+              op << ": x " << to_string(x.shape()) << " and weight " << to_string(weight.shape())
+                 << " must have the same number of columns");
+  check_shape(op, "targets", targets, {x.dim(0)});
+  check_dtype(op, "targets", targets, DType::i32);
+  SMELT_CHECK(DeviceError, targets.device() == x.device(),
+              op << ": targets are on " << targets.device() << ", x on " << x.device());
+  const Tensor target = targets.contiguous();
+  if (target.device().is_cpu()) {
+    const int32_t* const t = target.data<int32_t>();
+    for (int64_t i = 0; i < target.numel(); ++i) {
+      SMELT_CHECK(ShapeError, t[i] >= -1 && t[i] < weight.dim(0),
+                  op << ": target " << t[i] << " of token " << i << " is outside [-1, "
+                     << weight.dim(0) << ")");
+    }
+  }
+  const TensorOptions accumulation{accumulation_dtype(x.dtype()), x.device()};
+  const LinearCrossEntropy result{
+      Tensor::empty({x.dim(0)}, accumulation),
+      want_grad ? Tensor::empty(x.shape(), x.options()) : Tensor(),
+      want_grad ? Tensor::empty(weight.shape(), accumulation) : Tensor()};
+  SMELT_DISPATCH(x.device(), linear_cross_entropy, x.contiguous(), weight.contiguous(), target,
+                 result);
+  return result;
+}
+
+}  // namespace smelt
