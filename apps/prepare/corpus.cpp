@@ -1,0 +1,190 @@
+#include "apps/prepare/corpus.h"
+
+#include <algorithm>
+#include <cmath>
+#include <condition_variable>
+#include <exception>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include <boost/json.hpp>
+
+#include "apps/prepare/extract.h"
+#include "apps/prepare/output.h"
+#include "apps/prepare/process.h"
+#include "apps/prepare/tar_reader.h"
+#include "tensor/error.h"
+
+namespace smelt {
+namespace {
+
+namespace json = boost::json;
+
+constexpr double kTolerance = 0.01;  // of the published sizes
+
+void check_size(const std::string& what, int64_t found, int64_t expected) {
+  const auto difference = std::abs(static_cast<double>(found - expected));
+  SMELT_CHECK(RunError, difference <= kTolerance * static_cast<double>(expected),
+              "corpus: " << what << " came to " << found << " bytes, expected " << expected
+                         << " within 1 %");
+}
+
+// Extracts the rows on two threads and hands the results out in the order of the manifest. Workers
+// stay at most kAhead rows in front, so that memory holds a few packages and not the corpus.
+class RowQueue {
+ public:
+  RowQueue(const std::vector<ManifestRow>& rows, const std::vector<std::string>& files)
+      : rows_(rows), files_(files), results_(rows.size()) {
+    for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
+  }
+  ~RowQueue() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    changed_.notify_all();
+    for (std::thread& thread : threads_) thread.join();
+  }
+  RowQueue(const RowQueue&) = delete;
+  RowQueue& operator=(const RowQueue&) = delete;
+
+  // The next row's result. Rethrows the error of a worker.
+  CleanResult take() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [&] { return error_ || results_[taken_].has_value(); });
+    if (error_) std::rethrow_exception(error_);
+    CleanResult result = std::move(*results_[taken_]);
+    results_[taken_++].reset();
+    changed_.notify_all();
+    return result;
+  }
+
+ private:
+  static constexpr int kThreads = 2;
+  static constexpr size_t kAhead = 4;
+
+  void work() {
+    for (;;) {
+      size_t row = 0;
+      {
+        std::unique_lock lock(mutex_);
+        changed_.wait(lock, [&] {
+          return stop_ || error_ || next_ == rows_.size() || next_ < taken_ + kAhead;
+        });
+        if (stop_ || error_ || next_ == rows_.size()) return;
+        row = next_++;
+      }
+      try {
+        CleanResult result = extract_row(rows_[row], files_[row]);
+        const std::lock_guard lock(mutex_);
+        results_[row] = std::move(result);
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (!error_) error_ = std::current_exception();
+      }
+      changed_.notify_all();
+    }
+  }
+
+  const std::vector<ManifestRow>& rows_;
+  const std::vector<std::string>& files_;
+  std::vector<std::optional<CleanResult>> results_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  size_t next_ = 0, taken_ = 0;
+  bool stop_ = false;
+  std::exception_ptr error_;
+  std::vector<std::thread> threads_;
+};
+
+json::object describe_package(const PackageInfo& package) {
+  return {{"name", package.name},
+          {"version", package.version},
+          {"architecture", package.architecture},
+          {"sha256", package.sha256},
+          {"licence", package.licence}};
+}
+
+// Pieces of a row as one file, each ended by a NUL.
+void write_text(const std::string& dir, const ManifestRow& row, const CleanResult& result) {
+  const auto path = std::filesystem::path(dir) / (row.package + '.' + row.method + ".txt");
+  std::ofstream out(path, std::ios::binary | std::ios::trunc);
+  for (const Piece& piece : result.pieces) out << piece.text << '\0';
+  out.close();
+  SMELT_CHECK(IoError, out, path.string() << ": cannot write");
+}
+
+}  // namespace
+
+CleanResult extract_row(const ManifestRow& row, const std::string& package_file) {
+  CommandStream archive({"dpkg-deb", "--fsys-tarfile", package_file});
+  TarReader tar([&](char* data, size_t size) { return archive.read(data, size); }, package_file);
+  const PathFilter filter(row.globs);
+  Extractor extractor(row.method);
+  TarMember member;
+  while (tar.next(member)) {
+    const size_t begin = member.name.find_first_not_of("./");
+    if (!member.regular || begin == std::string::npos) continue;
+    const std::string path = member.name.substr(begin);
+    if (filter.matches(path)) extractor.add(path, tar.contents());
+  }
+  archive.finish();
+  return clean(extractor.finish(), extractor.rules());
+}
+
+json::object prepare_corpus(const Manifest& manifest, const CorpusJob& job,
+                            const Tokenizer& tokenizer, const Report& report) {
+  const std::vector<std::string> package_files =
+      fetch_packages(manifest.packages, job.cache, report);
+  std::vector<std::string> files;  // by row
+  std::map<std::string, json::array> packages;
+  for (const ManifestRow& row : manifest.rows) {
+    const auto package = std::find_if(manifest.packages.begin(), manifest.packages.end(),
+                                      [&](const PackageInfo& p) { return p.name == row.package; });
+    files.push_back(package_files[static_cast<size_t>(package - manifest.packages.begin())]);
+    json::array& listed = packages[row.domain];
+    const json::value described = describe_package(*package);
+    if (std::find(listed.begin(), listed.end(), described) == listed.end()) {
+      listed.push_back(described);
+    }
+  }
+
+  report("extracting " + std::to_string(files.size()) + " selections of files");
+  std::map<std::string, DomainWriter> writers;
+  for (const DomainTotal& total : manifest.totals) {
+    writers.try_emplace(total.domain, job.out, total.domain, tokenizer);
+  }
+  std::set<boost::uuids::uuid> seen;
+  RowQueue queue(manifest.rows, files);
+  for (const ManifestRow& row : manifest.rows) {
+    const CleanResult result = queue.take();
+    check_size("package " + row.package + " of domain " + row.domain, result.bytes, row.text_bytes);
+    if (!job.text_dir.empty()) write_text(job.text_dir, row, result);
+    for (const Piece& piece : result.pieces) {
+      if (!seen.insert(piece.hash).second) continue;
+      writers.at(row.domain).add(split_of(row.package + '/' + piece.id), piece.text);
+    }
+  }
+
+  json::object domains;
+  for (const DomainTotal& total : manifest.totals) {
+    check_size("domain " + total.domain, writers.at(total.domain).totals().bytes, total.text_bytes);
+  }
+  for (const DomainTotal& total : manifest.totals) {
+    DomainWriter& writer = writers.at(total.domain);
+    writer.finish();
+    json::object entry = describe(writer);
+    entry["corpus"] = manifest.size;
+    entry["packages"] = packages[total.domain];
+    domains[total.domain] = entry;
+  }
+  return domains;
+}
+
+}  // namespace smelt
