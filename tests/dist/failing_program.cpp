@@ -33,7 +33,7 @@ void throw_during_backward(const World& world) {
 
 void run(const std::string& mode) {
   const World world(1);
-  if (mode == "collective" || mode == "escape") throw_on_rank_1(world);
+  if (mode == "collective" || mode == "escape" || mode == "unwind") throw_on_rank_1(world);
   if (mode == "backward") throw_during_backward(world);
   if (mode == "everywhere") throw ConfigError("config.ini: model.top_k = 9 is above num_experts");
   if (mode == "verdict") {
@@ -56,6 +56,15 @@ void run(const std::string& mode) {
 
 int main(int argc, char** argv) {
   const std::string mode = argc > 1 ? argv[1] : "";
+  if (mode == "unwind") {
+    try {
+      const Environment environment(argc, argv);
+      run(mode);
+    } catch (const std::exception&) {
+      return 1;
+    }
+    return 0;
+  }
   const Environment environment(argc, argv);
   if (mode == "escape") {
     run(mode);

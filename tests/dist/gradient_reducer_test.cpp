@@ -162,7 +162,7 @@ BOOST_AUTO_TEST_CASE(poll_completes_reductions_before_finish) {
   const Range own = reducer.owned_ranges()[0];
   const float expected = expected_sum<float>(layout, group.size(), 0)[size_t(own.begin)];
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
-  const volatile float* first = flat.data<float>() + own.begin;
+  const float* first = flat.data<float>() + own.begin;
   while (*first != expected && std::chrono::steady_clock::now() < deadline) {
     reducer.poll();
     std::this_thread::yield();
