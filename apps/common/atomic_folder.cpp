@@ -58,8 +58,8 @@ std::map<std::string, uintmax_t> sync_files(const fs::path& folder) {
 std::string print_mark(const std::map<std::string, uintmax_t>& sizes) {
   std::string text = "{\"files\": {";
   for (const auto& [name, size] : sizes) {
-    text += (text.back() == '{' ? "\n  " : ",\n  ") + json::serialize(json::string_view(name)) +
-            ": " + std::to_string(size);
+    text += text.back() == '{' ? "\n  " : ",\n  ";
+    text += json::serialize(json::string_view(name)) + ": " + std::to_string(size);
   }
   return text + "\n}}\n";
 }
@@ -155,7 +155,9 @@ std::string why_incomplete(const fs::path& folder) {
   if (files == nullptr || !files->is_object()) return mark.string() + ": not a mark";
   for (const auto& [key, size] : files->get_object()) {
     const fs::path file = folder / fs::path(std::string(key));
-    if (!size.is_int64()) return mark.string() + ": not a mark";
+    if (!size.is_int64() || key.find('\0') != json::string_view::npos) {
+      return mark.string() + ": not a mark";
+    }
     if (!fs::is_regular_file(file, error)) return file.string() + ": missing";
     const uintmax_t found = fs::file_size(file, error);
     if (error || found != uintmax_t(size.get_int64())) {

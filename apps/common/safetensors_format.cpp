@@ -380,7 +380,8 @@ std::string print_header(const std::vector<TensorSpec>& tensors,
     text += json_string(tensor.name) + ":{\"dtype\":\"" +
             std::string(file_dtype(tensor.dtype).name) + "\",\"shape\":[";
     for (size_t d = 0; d < tensor.shape.size(); ++d) {
-      text += (d ? "," : "") + std::to_string(tensor.shape[d]);
+      if (d > 0) text += ',';
+      text += std::to_string(tensor.shape[d]);
     }
     const int64_t end = begin + tensor.bytes();
     text += "],\"data_offsets\":[" + std::to_string(begin) + "," + std::to_string(end) + "]}";
@@ -407,8 +408,8 @@ std::string print_index(const std::vector<std::pair<std::string, std::string>>& 
       "{\n  \"metadata\": {\n    \"total_parameters\": " + std::to_string(total_parameters) +
       ",\n    \"total_size\": " + std::to_string(total_size) + "\n  },\n  \"weight_map\": {";
   for (size_t i = 0; i < weight_map.size(); ++i) {
-    text += (i ? ",\n    " : "\n    ") + json_string(weight_map[i].first) + ": " +
-            json_string(weight_map[i].second);
+    text += i > 0 ? ",\n    " : "\n    ";
+    text += json_string(weight_map[i].first) + ": " + json_string(weight_map[i].second);
   }
   return text + (weight_map.empty() ? "}\n}\n" : "\n  }\n}\n");
 }
