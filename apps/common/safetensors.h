@@ -60,7 +60,9 @@ class SafetensorsFile {
 
  private:
   void read_bytes(int64_t offset, void* data, int64_t size) const;
-  void fill(const TensorInfo& info, int64_t element, const Tensor& target) const;
+  DType readable_dtype(const std::string& name) const;
+  void check_target(const std::string& name, const Shape& shape, const Tensor& target) const;
+  void fill(const TensorInfo& entry, int64_t element, const Tensor& target) const;
 
   std::filesystem::path path_;
   int fd_ = -1;
@@ -170,15 +172,15 @@ class ShardedWriter {
 
  private:
   std::string file_name(size_t shard) const;
-  void open_shards_until_next();
+  void begin_shard();
 
   std::filesystem::path folder_;
   std::string prefix_;
   SafetensorsMetadata metadata_;
   std::vector<std::vector<TensorSpec>> shards_;  // each in file order
   std::vector<TensorSpec> order_;
-  size_t next_ = 0;                                          // in order_
   std::vector<std::unique_ptr<SafetensorsWriter>> writers_;  // of the shards begun so far
+  size_t left_in_shard_ = 0;                                 // tensors of the last of them
 };
 
 }  // namespace smelt
