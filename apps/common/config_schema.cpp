@@ -159,8 +159,10 @@ template <typename Field, typename Value>
 ConfigKey word(const char* section, const char* key, Field field, std::vector<Value> values,
                const char* help, std::vector<std::string> synonyms = {}) {
   std::string allowed;
-  for (const Value value : values)
-    allowed += (allowed.empty() ? "" : "|") + std::string(to_text(value));
+  for (const Value value : values) {
+    if (!allowed.empty()) allowed += "|";
+    allowed += to_text(value);
+  }
   ConfigKey made = row(section, key, "word", "", allowed, help, std::move(synonyms));
   made.get = [field](const RunConfig& config) { return std::string(to_text(read(field, config))); };
   made.set = [field, values](RunConfig& config, const std::string& text) {
@@ -436,7 +438,7 @@ std::string config_markdown() {
       for (size_t at = 0; (at = allowed.find('|', at)) != std::string::npos; at += 2)
         allowed.insert(at, "\\");
       const std::string value = key.get(defaults);
-      out << "| `" << key.key << "` | " << (value.empty() ? "" : "`" + value + "`") << " | "
+      out << "| `" << key.key << "` | " << (value.empty() ? value : std::string("`").append(value).append("`")) << " | "
           << key.unit << " | " << allowed << " | " << key.help << " |\n";
     }
   }
