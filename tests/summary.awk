@@ -3,7 +3,7 @@
 # than the one that reports) counts as one failed. Exit code 1 on any failure or when nothing ran.
 /^[0-9]+\/[0-9]+ Testing: / { suite = $3; cases = 0; failures = 0; suites++ }
 /^ *[0-9]+ test cases? out of [0-9]+ passed/ { cases += $1 }
-/^ *[0-9]+ test cases? out of [0-9]+ (failed|aborted)/ { failures += $1 }
+/^ *[0-9]+ test cases? out of [0-9]+ failed/ { failures += $1 }
 /^Test (Passed|Failed|time|Timeout)?\.?$/ || /^Test (Passed|Failed)/ { finish($2 ~ /^Passed/) }
 /^Test timed out|^Test not run|^Unable to find executable|^Could not find executable/ { finish(0) }
 function finish(ok) {

@@ -59,7 +59,7 @@ const std::vector<Bad> kBad = {
                  9),
      {},
      1,
-     "bad.ini:1: '?ELF????' is neither"},
+     "bad.ini:1: '?ELF?\?\?\?' is neither"},
     // Values.
     {"[optim]\nlr = 1e-3x\n", {}, 1, "bad.ini:2: [optim] lr = 1e-3x: must be a number above 0"},
     {"[optim]\nlr = nan\n", {}, 1, "lr = nan: must be a number above 0"},

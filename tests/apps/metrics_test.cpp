@@ -186,7 +186,7 @@ BOOST_AUTO_TEST_CASE(a_step_is_one_line_and_leaves_out_what_does_not_exist) {
              "step 1200/20000 | loss 3.4120 | gnorm 0.83 | lr 2.9e-04 | 41.2k tok/s | 1.9TFLOP/s | "
              "mem 11.3 GiB | aux 1.040 | load 1.31");
   BOOST_TEST(progress_line(report) ==
-             "step 1200/20000 6% | 19.7M tokens | loss 3.4120 | 41.2k tok/s | ETA 2h05m");
+             "step 1200/20000 6% | 19.7M tokens | loss 3.4120 | 41.2k tok/s | ETA 2h04m");
 }
 
 BOOST_AUTO_TEST_CASE(a_terminal_rewrites_one_line_and_a_file_gets_logged_steps_only) {
