@@ -1,11 +1,13 @@
 #include "apps/common/figures.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <sstream>
 
 #include <fcntl.h>
@@ -43,6 +45,57 @@ std::string quoted(const std::string& text) {
 bool can_be_drawn(const Figure& figure, double x, double y) {
   return std::isfinite(x) && std::isfinite(y) && (!figure.log_x || x > 0) &&
          (!figure.log_y || y > 0);
+}
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+  void take(double value) {
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+};
+
+// What the drawn points cover along one axis.
+Range drawn_range(const Figure& figure, bool along_x) {
+  Range range;
+  for (const Series& series : figure.series)
+    for (size_t i = 0; i < series.x.size(); ++i)
+      if (can_be_drawn(figure, series.x[i], series.y[i]))
+        range.take(along_x ? series.x[i] : series.y[i]);
+  return range;
+}
+
+// gnuplot's own choice serves most axes. Large plain numbers read better as 1.5M than as 1.5e+06,
+// and a logarithmic axis over less than two decades would have hardly any label.
+std::string axis(const std::string& name, bool logarithmic, const Range& range) {
+  std::ostringstream out;
+  if (!(range.low <= range.high)) return "";
+  if (!logarithmic) {
+    if (std::max(std::abs(range.low), std::abs(range.high)) >= 1e4)
+      out << "set format " << name << " \"%.1s%c\"\n";
+    return out.str();
+  }
+  out << "set logscale " << name << "\n";
+  const double ratio = range.high / range.low;
+  if (ratio >= 100) return out.str();
+  const std::vector<double> steps =
+      ratio < 10 ? std::vector<double>{1, 1.5, 2, 3, 4, 5, 6, 8} : std::vector<double>{1, 2, 5};
+  out << "set " << name << "range [" << number_text(range.low / 1.1) << ":"
+      << number_text(range.high * 1.1) << "]\nset " << name << "tics (";
+  const int first = static_cast<int>(std::floor(std::log10(range.low))) - 1;
+  const char* separator = "";
+  for (int decade = first; decade <= first + 4; ++decade) {
+    for (const double step : steps) {
+      const double value = step * std::pow(10.0, decade);
+      char label[32];
+      std::snprintf(label, sizeof label, "%.3g", value);
+      out << separator << "\"" << label << "\" " << number_text(value);
+      separator = ", ";
+    }
+  }
+  out << ")\n";
+  return out.str();
 }
 
 void check(const Figure& figure, const std::string& path) {
@@ -123,15 +176,13 @@ std::string gnuplot_script(const Figure& figure, const std::string& path) {
       << "set title " << quoted(figure.title) << " font \",15\"\n"
       << "set xlabel " << quoted(figure.x_label) << "\nset ylabel " << quoted(figure.y_label)
       << "\n"
-      << "set grid linecolor rgb \"#d0d0d0\" linewidth 0.6\nset border 3 linecolor rgb "
+      << "set grid linetype 1 linecolor rgb \"#dcdcdc\" linewidth 0.5\nset border 3 linecolor rgb "
          "\"#404040\"\n"
       << "set tics nomirror out\nset key top right box linecolor rgb \"#c0c0c0\" opaque spacing "
          "1.2\n"
       << "set datafile missing \"nan\"\n";
-  if (figure.log_x) out << "set logscale x\n";
-  if (figure.log_y) out << "set logscale y\n";
-  // Large plain numbers as 1.5M rather than 1.5e+06 or 1500000.
-  if (!figure.log_x) out << "set format x \"%.4s%c\"\n";
+  out << axis("x", figure.log_x, drawn_range(figure, true))
+      << axis("y", figure.log_y, drawn_range(figure, false)) << "set rmargin 5\n";
   std::string plots;
   for (size_t i = 0; i < figure.series.size(); ++i) {
     const Series& series = figure.series[i];
