@@ -53,6 +53,12 @@ Variable nested(const Block& block, const Variable& x) {
   return checkpoint(whole, {x}, block.parameters())[0];
 }
 
+struct Way {
+  const char* name;
+  Variable (*visit)(const Block&, const Variable&);
+};
+constexpr Way kWays[] = {{"plain", plain}, {"one level", recomputed}, {"nested", nested}};
+
 BOOST_AUTO_TEST_SUITE(recomputation)
 
 BOOST_AUTO_TEST_CASE(gradients_have_the_bits_of_the_plain_graph) {
@@ -60,10 +66,11 @@ BOOST_AUTO_TEST_CASE(gradients_have_the_bits_of_the_plain_graph) {
   for (const DType dtype : kFloating) {
     for (const int visits : {1, 2, 4}) {
       const std::vector<Tensor> expected = looped_gradients(dtype, visits, plain);
-      for (const auto& [name, visit] : {std::pair{"one level", recomputed}, {"nested", nested}}) {
-        const std::vector<Tensor> result = looped_gradients(dtype, visits, visit);
+      for (const Way& way : kWays) {
+        const std::vector<Tensor> result = looped_gradients(dtype, visits, way.visit);
         for (size_t i = 0; i < expected.size(); ++i) {
-          BOOST_TEST_CONTEXT(name << ", " << dtype << ", visits " << visits << ", gradient " << i) {
+          BOOST_TEST_CONTEXT(way.name << ", " << dtype << ", visits " << visits << ", gradient "
+                                      << i) {
             check_same_bits(result[i], expected[i]);
           }
         }
@@ -87,7 +94,8 @@ BOOST_AUTO_TEST_CASE(several_inputs_and_outputs) {
     const Variable mixed = mul(linear(picked, w), in[1]);
     return Variables{mixed, scale(mixed, 3), in[0], w};
   };
-  const Tensor table = random_tensor({4, 3}, DType::f64, 2), gate = random_tensor({2, 3}, DType::f64, 3);
+  const Tensor table = random_tensor({4, 3}, DType::f64, 2),
+               gate = random_tensor({2, 3}, DType::f64, 3);
   const Tensor ids = Tensor::from<int32_t>({2, 0});
   std::vector<Tensor> grads[2];
   for (const bool again : {false, true}) {
@@ -159,9 +167,8 @@ BOOST_AUTO_TEST_CASE(the_second_run_is_marked) {
 }
 
 BOOST_AUTO_TEST_CASE(ready_hooks_fire_once_whatever_is_recomputed) {
-  for (const auto& [name, visit] :
-       {std::pair{"plain", plain}, {"one level", recomputed}, {"nested", nested}}) {
-    BOOST_TEST_CONTEXT(name) {
+  for (const Way& way : kWays) {
+    BOOST_TEST_CONTEXT(way.name) {
       const Block block(DType::f64);
       std::vector<int> fired(3);
       std::vector<Tensor> at_hook(3);
@@ -177,7 +184,7 @@ BOOST_AUTO_TEST_CASE(ready_hooks_fire_once_whatever_is_recomputed) {
       x.set_ready_hook([&] { ++input_fired; });
       for (int pass = 1; pass <= 2; ++pass) {
         Variable h = mul(linear(x, block.down), x);
-        for (int i = 0; i < 3; ++i) h = visit(block, h);
+        for (int i = 0; i < 3; ++i) h = way.visit(block, h);
         h = linear(h, block.down);
         backward(sum(mul(h, h)));
         for (size_t i = 0; i < 3; ++i) {
@@ -241,7 +248,8 @@ BOOST_AUTO_TEST_CASE(memory_is_one_boundary_per_visit_and_one_visit) {
     allocator().reset_peak();
     {
       Variable h(x);
-      for (int i = 0; i < visits; ++i) h = recompute ? checkpoint(f, {h}, {up, down})[0] : f({h})[0];
+      for (int i = 0; i < visits; ++i)
+        h = recompute ? checkpoint(f, {h}, {up, down})[0] : f({h})[0];
       backward(sum(h));
     }
     BOOST_TEST(allocator().stats().live_bytes == before);

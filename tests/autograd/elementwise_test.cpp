@@ -47,7 +47,9 @@ BOOST_AUTO_TEST_CASE(gradients_of_one_variable_used_twice_by_one_function) {
                   random_inputs({{3, 5}}));
   check_gradients(single([](const Variables& x) { return add_scaled(x[0], x[0], 0.5); }),
                   random_inputs({{3, 5}}));
-  check_gradients(single([](const Variables& x) { return concat_rows({x[0], x[1], x[0]}); }),
+  check_gradients(single([](const Variables& x) {
+                    return concat_rows({x[0], x[1], x[0]});
+                  }),
                   random_inputs({{3, 5}, {1, 5}}));
 }
 
@@ -85,7 +87,8 @@ BOOST_AUTO_TEST_CASE(values_of_views) {
   BOOST_TEST(doubles(parts[0].data()) == std::vector<double>({1, 4}));
   BOOST_TEST(doubles(parts[1].data()) == std::vector<double>({2, 3, 5, 6}));
   BOOST_TEST(parts[1].data().shares_storage_with(x.data()));
-  const Variable below = concat_rows({transpose(x, 0, 1), Variable(Tensor::zeros({1, 2}, {DType::f64, {}}))});
+  const Variable below =
+      concat_rows({transpose(x, 0, 1), Variable(Tensor::zeros({1, 2}, {DType::f64, {}}))});
   BOOST_TEST(doubles(below.data()) == std::vector<double>({1, 4, 2, 5, 3, 6, 0, 0}));
   BOOST_TEST(doubles(reshape(transpose(x, 0, 1), {2, 3}).data()) ==
              std::vector<double>({1, 4, 2, 5, 3, 6}));

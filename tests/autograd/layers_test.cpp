@@ -14,6 +14,8 @@ BOOST_AUTO_TEST_SUITE(layers)
 BOOST_AUTO_TEST_CASE(gradients_of_rms_norm) {
   for (const Shape& shape : {Shape{3, 5}, {1, 7}, {6, 1}, {1, 1}, {0, 4}, {4, 0}, {2, 3, 4}, {9}}) {
     for (const double eps : {1e-6, 0.5}) {
+      // One element divided by its own size is a step function: differences say nothing.
+      if (shape.back() == 1 && eps < 0.1) continue;
       check_gradients(single([=](const Variables& x) { return rms_norm(x[0], x[1], eps); }),
                       random_inputs({shape, {shape.back()}}));
     }
@@ -23,12 +25,11 @@ BOOST_AUTO_TEST_CASE(gradients_of_rms_norm) {
 BOOST_AUTO_TEST_CASE(gradients_of_rotary) {
   for (const Shape& shape : {Shape{5, 3, 4}, {1, 1, 2}, {3, 1, 6}, {0, 2, 4}, {4, 0, 2}}) {
     const Tensor positions = random_indices({shape[0]}, 9);
-    check_gradients(
-        single([&](const Variables& x) {
-          const DType dtype = accumulation_dtype(x[0].dtype());
-          return rotary(x[0], positions, rotary_table(9, shape[2], 10000, dtype));
-        }),
-        random_inputs({shape}));
+    check_gradients(single([&](const Variables& x) {
+                      const DType dtype = accumulation_dtype(x[0].dtype());
+                      return rotary(x[0], positions, rotary_table(9, shape[2], 10000, dtype));
+                    }),
+                    random_inputs({shape}));
   }
 }
 
@@ -42,8 +43,12 @@ BOOST_AUTO_TEST_CASE(gradients_of_attention) {
   struct Case {
     int64_t batch, queries, keys, heads, kv_heads, head_dim;
   };
-  for (const Case& c : {Case{2, 5, 5, 4, 2, 3}, {1, 3, 7, 3, 1, 4}, {1, 1, 1, 1, 1, 1},
-                        {3, 4, 6, 2, 2, 5}, {0, 3, 3, 2, 1, 2}, {2, 0, 3, 2, 1, 2},
+  for (const Case& c : {Case{2, 5, 5, 4, 2, 3},
+                        {1, 3, 7, 3, 1, 4},
+                        {1, 1, 1, 1, 1, 1},
+                        {3, 4, 6, 2, 2, 5},
+                        {0, 3, 3, 2, 1, 2},
+                        {2, 0, 3, 2, 1, 2},
                         {2, 3, 0, 2, 1, 2}}) {
     // Ranges of every kind: empty, one key, all keys, starting and ending anywhere.
     std::vector<int32_t> begin, end;
@@ -90,8 +95,12 @@ BOOST_AUTO_TEST_CASE(gradients_of_linear_cross_entropy) {
     int64_t width, vocab;
     std::vector<int32_t> targets;
   };
-  const Case cases[] = {{3, 5, {0, 4, -1, 2, 2}}, {1, 7, {6}},     {4, 1, {0, 0}},
-                        {3, 4, {}},               {3, 4, {-1, -1}}, {0, 4, {1, 3}},
+  const Case cases[] = {{3, 5, {0, 4, -1, 2, 2}},
+                        {1, 7, {6}},
+                        {4, 1, {0, 0}},
+                        {3, 4, {}},
+                        {3, 4, {-1, -1}},
+                        {0, 4, {1, 3}},
                         {9, 33, {32, 0, -1, 7, 7, 7, 31}}};
   for (const Case& c : cases) {
     const Tensor targets = Tensor::from(c.targets);
@@ -122,8 +131,8 @@ BOOST_AUTO_TEST_CASE(the_sum_of_losses_is_free_of_the_split_into_batches) {
   backward(all, 1.0 / 4);
   double total = 0;
   for (const auto& [begin, end] : {std::pair{0, 1}, {1, 4}}) {
-    const Variable loss = linear_cross_entropy(Variable(x.slice(0, begin, end)), parts,
-                                               targets.slice(0, begin, end));
+    const Variable loss =
+        linear_cross_entropy(Variable(x.slice(0, begin, end)), parts, targets.slice(0, begin, end));
     backward(loss, 1.0 / 4);
     total += loss.item() / 4;
   }
