@@ -293,6 +293,22 @@ BOOST_AUTO_TEST_CASE(memory_is_released_as_backward_goes) {
   BOOST_TEST(live_bytes() == before);
 }
 
+BOOST_AUTO_TEST_CASE(a_kept_variable_keeps_no_saved_tensors) {
+  const Variable x = leaf(3);
+  const int64_t before = live_bytes();
+  const int64_t block = 1000 * 8;
+  Variable y;
+  {
+    const Tensor saved = Tensor::zeros({1000}, {DType::f64, {}});
+    y = record("saving", Tensor::zeros({1}, {DType::f64, {}}), {x},
+               [saved](const std::vector<Tensor>& g) { return g; });
+  }
+  BOOST_TEST(live_bytes() >= before + block);
+  backward(y);
+  BOOST_TEST(y.defined());
+  BOOST_TEST(live_bytes() < before + block);
+}
+
 BOOST_AUTO_TEST_CASE(live_memory_falls_from_node_to_node) {
   const Variable x(Tensor::full({1000}, 1, {DType::f64, {}}), true);
   std::vector<int64_t> live;

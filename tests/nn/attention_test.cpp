@@ -32,8 +32,10 @@ struct Model {
         attention(store, "attn", c),
         table(rotary_table(32, c.head_dim, kTheta, accumulation_dtype(dtype))) {
     store.initialize(3);
-    for (Parameter* p : store.all())  // gains that differ from head element to head element
-      if (p->init == Init::ones) p->value.data().copy_(random_tensor(p->value.shape(), dtype, 8));
+    uint64_t seed = 8;  // gains that differ from element to element and from queries to keys
+    for (Parameter* p : store.all())
+      if (p->init == Init::ones)
+        p->value.data().copy_(random_tensor(p->value.shape(), dtype, seed++));
   }
   Variable operator()(const Variable& x, const SequenceLayout& layout) const {
     return attention.attend(x, attention.key_value(x, layout, table), layout, table);
