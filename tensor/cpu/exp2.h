@@ -6,7 +6,6 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
-#include <limits>
 #include <numbers>
 
 namespace smelt::kernels::cpu {
@@ -14,12 +13,12 @@ namespace smelt::kernels::cpu {
 constexpr double kLog2e = std::numbers::log2e;
 constexpr double kLn2 = std::numbers::ln2;
 
-/// 2^x within 1.5 units in the last place for x in [-126, 127.5); 0 below (no denormals), infinity
-/// above, NaN for NaN. Branch-free, so that `omp simd` loops vectorise it.
+/// 2^x with a relative error below 8e-8 for x in [-126, 127.5]; 0 below -126.5,
+/// infinity above 127.5, NaN for NaN. `omp simd` loops over it vectorise.
 inline float simd_exp2(float x) {
-  constexpr float kLow = -126.0f, kHigh = 127.5f;
   constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it leaves the integer in the low bits
-  const float y = x < kLow ? kLow : (x > kHigh ? kHigh : x);
+  const float low = x < -127.0f ? -127.0f : x;
+  const float y = low > 128.0f ? 128.0f : low;
   const float shifted = y + kRound;
   const float r = y - (shifted - kRound);  // exact, in [-0.5, 0.5]
   // Minimax polynomial for 2^r by the Remez exchange, relative error 1.9e-9.
@@ -30,10 +29,9 @@ inline float simd_exp2(float x) {
   p = p * r + 2.4022646891e-01f;
   p = p * r + 6.9314720574e-01f;
   p = p * r + 1.0f;
+  // The exponent field: -127 gives 0 and 128 gives infinity, the values wanted at the bounds.
   const uint32_t exponent = (std::bit_cast<uint32_t>(shifted) << 23) + (127u << 23);
-  const float value = p * std::bit_cast<float>(exponent);
-  const float bounded = x < kLow ? 0.0f : value;
-  return x >= kHigh ? std::numeric_limits<float>::infinity() : bounded;
+  return p * std::bit_cast<float>(exponent);
 }
 inline double simd_exp2(double x) { return std::exp2(x); }
 
