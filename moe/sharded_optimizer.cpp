@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "dist/collectives.h"
 #include "tensor/elementwise.h"
@@ -134,8 +135,8 @@ const Tensor& ShardedOptimizer::moment(Moment which, size_t span) const {
   return which == Moment::first ? adamw_->m(span) : adamw_->v(span);
 }
 
-void ShardedOptimizer::gather_moments(
-    Moment which, const std::function<void(const Parameter&, const Tensor&)>& visit) const {
+std::vector<Tensor> ShardedOptimizer::gather_moments(Moment which) const {
+  std::map<const Parameter*, Tensor> by_parameter;
   for (const auto& part : partitions_) {
     const Tensor flat = Tensor::zeros(part->values.shape(), part->values.options());
     for (const Partition::Owned& owned : part->owned) {
@@ -143,8 +144,11 @@ void ShardedOptimizer::gather_moments(
     }
     dist::gather_parameters_(flat, part->layout, part->group);
     for (size_t p = 0; p < part->parameters.size(); ++p)
-      visit(*part->parameters[p], part->view(flat, p));
+      by_parameter[part->parameters[p]] = part->view(flat, p);
   }
+  std::vector<Tensor> moments;
+  for (const Parameter* parameter : store_.all()) moments.push_back(by_parameter.at(parameter));
+  return moments;
 }
 
 void ShardedOptimizer::scatter_moments(

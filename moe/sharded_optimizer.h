@@ -49,10 +49,9 @@ class ShardedOptimizer {
   void refresh_from_masters();
 
   enum class Moment { first, second };
-  /// Calls visit(parameter, moment [parameter's shape]) for every parameter of this rank, replicated
-  /// ones first, with moments gathered from the ranks that share it. Collective.
-  void gather_moments(Moment which,
-                      const std::function<void(const Parameter&, const Tensor&)>& visit) const;
+  /// Whole moments of all parameters of this rank, in store order, gathered from the ranks that
+  /// share them. Collective.
+  std::vector<Tensor> gather_moments(Moment which) const;
   /// Calls fill(parameter, moment) for every parameter of this rank, which fills in the whole
   /// moment, and keeps this rank's part. Local.
   void scatter_moments(Moment which,

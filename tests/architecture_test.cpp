@@ -95,7 +95,7 @@ std::vector<std::string> source_files() {
     if (!fs::exists(kRoot / folder)) continue;
     for (const auto& entry : fs::recursive_directory_iterator(kRoot / folder))
       if (entry.is_regular_file() && is_source(entry.path()))
-        files.push_back(fs::relative(entry.path(), kRoot).generic_string());
+        files.push_back(entry.path().lexically_relative(kRoot).generic_string());
   }
   std::sort(files.begin(), files.end());
   return files;
@@ -177,7 +177,7 @@ BOOST_AUTO_TEST_CASE(no_other_top_level_folder_holds_sources) {
         kMayInclude.count(name) > 0)
       continue;
     for (const auto& inner : fs::recursive_directory_iterator(entry.path()))
-      BOOST_TEST(!is_source(inner.path()), fs::relative(inner.path(), kRoot)
+      BOOST_TEST(!is_source(inner.path()), inner.path().lexically_relative(kRoot)
                                                << " stands outside the seven source folders");
   }
 }

@@ -159,8 +159,10 @@ template <typename Field, typename Value>
 ConfigKey word(const char* section, const char* key, Field field, std::vector<Value> values,
                const char* help, std::vector<std::string> synonyms = {}) {
   std::string allowed;
-  for (const Value value : values)
-    allowed += (allowed.empty() ? "" : "|") + std::string(to_text(value));
+  for (const Value value : values) {
+    if (!allowed.empty()) allowed += "|";
+    allowed += to_text(value);
+  }
   ConfigKey made = row(section, key, "word", "", allowed, help, std::move(synonyms));
   made.get = [field](const RunConfig& config) { return std::string(to_text(read(field, config))); };
   made.set = [field, values](RunConfig& config, const std::string& text) {
@@ -394,6 +396,14 @@ size_t edits(const std::string& a_text, const std::string& b_text) {
   return row_above[b.size()];
 }
 
+// Edits between what was written and a name. A beginning of the name, such as hidden for
+// hidden_size, counts as near: leaving the rest out is one slip.
+size_t distance(const std::string& written, const std::string& name) {
+  const bool beginning = written.size() >= 3 && name.size() > written.size() &&
+                         lower(name).compare(0, written.size(), lower(written)) == 0;
+  return beginning ? std::min<size_t>(2, edits(written, name)) : edits(written, name);
+}
+
 size_t close_enough(const std::string& word) { return std::max<size_t>(2, word.size() / 3); }
 
 }  // namespace
@@ -436,7 +446,8 @@ std::string config_markdown() {
       for (size_t at = 0; (at = allowed.find('|', at)) != std::string::npos; at += 2)
         allowed.insert(at, "\\");
       const std::string value = key.get(defaults);
-      out << "| `" << key.key << "` | " << (value.empty() ? "" : "`" + value + "`") << " | "
+      out << "| `" << key.key << "` | "
+          << (value.empty() ? value : std::string("`").append(value).append("`")) << " | "
           << key.unit << " | " << allowed << " | " << key.help << " |\n";
     }
   }
@@ -447,7 +458,7 @@ std::string nearest_name(const std::string& word_text, const std::vector<std::st
   std::string best;
   size_t best_edits = close_enough(word_text) + 1;
   for (const std::string& name : names) {
-    const size_t count = edits(word_text, name);
+    const size_t count = distance(word_text, name);
     if (count < best_edits) {
       best = name;
       best_edits = count;
@@ -467,7 +478,7 @@ std::string config_key_hint(const std::string& name) {
   for (const ConfigKey& key : config_schema()) {
     const size_t other_section = key.section == section ? 0 : 1;
     const auto consider = [&](const std::string& candidate, size_t synonym) {
-      const size_t count = edits(word_text, candidate);
+      const size_t count = distance(word_text, candidate);
       const size_t cost = 4 * count + 2 * other_section + synonym;
       if (count > close_enough(word_text) || cost >= best_cost) return;
       best = &key;

@@ -34,7 +34,7 @@ struct StepReport {
 
 /// "step 1200/20000 | loss 3.412 | gnorm 0.83 | lr 2.9e-04 | 41.2k tok/s | 1.9 TFLOP/s | ..."
 std::string step_line(const StepReport& report);
-/// "step 1200/20000 6% | 19.7M tokens | loss 3.412 | 41.2k tok/s | ETA 2h05m"
+/// "step 1200/20000 6% | 19.7M tokens | loss 3.412 | 41.2k tok/s | ETA 2h04m"
 std::string progress_line(const StepReport& report);
 
 class Progress {

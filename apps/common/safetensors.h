@@ -128,8 +128,8 @@ class SafetensorsWriter {
   SafetensorsWriter(std::filesystem::path path, std::vector<TensorSpec> tensors,
                     const SafetensorsMetadata& metadata = kDefaultMetadata);
 
-  /// The declared tensors in the order in which write() takes them: by dtype (I64, F64, I32, BF16
-  /// after F32; see the format), then by name.
+  /// The declared tensors in the order in which write() takes them: by dtype (i64, f64, f32, i32,
+  /// bf16: the rank of the reference implementation), then by name.
   const std::vector<TensorSpec>& order() const { return order_; }
   /// Writes the next tensor of order(): any strides, any device, in row-major order of its logical
   /// elements. Floating dtypes are converted to the declared one. Throws ShapeError or DTypeError

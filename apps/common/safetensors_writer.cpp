@@ -13,7 +13,7 @@ namespace {
 constexpr int64_t kBlockBytes = 4 << 20;
 
 std::vector<TensorSpec> file_order(std::vector<TensorSpec> tensors) {
-  std::stable_sort(tensors.begin(), tensors.end(), [](const TensorSpec& a, const TensorSpec& b) {
+  std::sort(tensors.begin(), tensors.end(), [](const TensorSpec& a, const TensorSpec& b) {
     const auto* rank_a = &safetensors::file_dtype(a.dtype);
     const auto* rank_b = &safetensors::file_dtype(b.dtype);
     return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;

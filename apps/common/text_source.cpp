@@ -1,17 +1,20 @@
 #include "apps/common/text_source.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <fstream>
+#include <memory>
 #include <string_view>
 #include <vector>
 
 #include <boost/iostreams/filter/gzip.hpp>
-#include <boost/iostreams/filter/zstd.hpp>
 #include <boost/iostreams/filtering_streambuf.hpp>
 #include <boost/json.hpp>
+#include <zstd.h>
 
 #include "tensor/error.h"
 
@@ -35,37 +38,74 @@ Compression sniff(std::istream& in) {
   return frame || skippable ? Compression::zstd : Compression::none;
 }
 
+// Inflates zstd frames. Not Boost's filter: that one takes a file cut off inside a frame for whole.
+class ZstdReader {
+ public:
+  explicit ZstdReader(std::istream& in) : in_(in), input_(ZSTD_DStreamInSize()) {
+    SMELT_CHECK(RunError, stream_, "zstd: out of memory");
+  }
+
+  // Fills `buffer` as far as the data goes. @throws IoError with libzstd's message.
+  size_t read(std::vector<char>& buffer) {
+    ZSTD_outBuffer out{buffer.data(), buffer.size(), 0};
+    while (out.pos < out.size) {
+      if (pending_.pos == pending_.size) {
+        in_.read(input_.data(), static_cast<std::streamsize>(input_.size()));
+        pending_ = {input_.data(), static_cast<size_t>(in_.gcount()), 0};
+      }
+      const bool at_end = pending_.size == 0;
+      if (at_end && !inside_frame_) break;
+      const size_t before = out.pos;
+      const size_t status = ZSTD_decompressStream(stream_.get(), &out, &pending_);
+      SMELT_CHECK(IoError, !ZSTD_isError(status), ZSTD_getErrorName(status));
+      inside_frame_ = status != 0;
+      SMELT_CHECK(IoError, !at_end || !inside_frame_ || out.pos > before,
+                  "the file ends inside a zstd frame");
+    }
+    return out.pos;
+  }
+
+ private:
+  struct Free {
+    void operator()(ZSTD_DStream* stream) const { ZSTD_freeDStream(stream); }
+  };
+  std::istream& in_;
+  std::unique_ptr<ZSTD_DStream, Free> stream_{ZSTD_createDStream()};
+  std::vector<char> input_;
+  ZSTD_inBuffer pending_{nullptr, 0, 0};
+  bool inside_frame_ = false;
+};
+
 // The decompressed bytes of a file, in blocks.
 class ByteReader {
  public:
   explicit ByteReader(const std::string& path) : path_(path), file_(path, std::ios::binary) {
     SMELT_CHECK(IoError, file_, path << ": cannot read: " << std::strerror(errno));
-    switch (sniff(file_)) {
-      case Compression::gzip:
-        chain_.push(io::gzip_decompressor());
-        break;
-      case Compression::zstd:
-        chain_.push(io::zstd_decompressor());
-        break;
-      case Compression::none:
-        break;
+    SMELT_CHECK(IoError, !std::filesystem::is_directory(path), path << ": is a folder, not a file");
+    const Compression compression = sniff(file_);
+    if (compression == Compression::zstd) {
+      zstd_ = std::make_unique<ZstdReader>(file_);
+      return;
     }
+    if (compression == Compression::gzip) chain_.push(io::gzip_decompressor());
     chain_.push(file_);
   }
 
   // Fills `buffer`; fewer bytes than its size mean the end.
   size_t read(std::vector<char>& buffer) {
     try {
-      return static_cast<size_t>(
-          chain_.sgetn(buffer.data(), static_cast<std::streamsize>(buffer.size())));
+      if (zstd_) return zstd_->read(buffer);
+      const auto size = static_cast<std::streamsize>(buffer.size());
+      return static_cast<size_t>(std::max<std::streamsize>(0, chain_.sgetn(buffer.data(), size)));
     } catch (const std::exception& e) {
-      throw IoError(path_ + ": cannot decompress: " + e.what());
+      throw IoError(path_ + ": cannot read: " + e.what());
     }
   }
 
  private:
   std::string path_;
   std::ifstream file_;
+  std::unique_ptr<ZstdReader> zstd_;
   io::filtering_streambuf<io::input> chain_;
 };
 

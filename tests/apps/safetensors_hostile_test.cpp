@@ -17,13 +17,19 @@ std::atomic<size_t> largest_allocation{0};
 
 // Every allocation of this program passes here, so that a test can see the largest. Not inlined:
 // g++ 12 then takes malloc and delete for a mismatched pair.
-[[gnu::noinline]] void* operator new(size_t size) {
+[[gnu::noinline]] void* operator new(size_t size, const std::nothrow_t&) noexcept {
   if (size > largest_allocation) largest_allocation = size;
-  void* block = std::malloc(size == 0 ? 1 : size);
+  return std::malloc(size == 0 ? 1 : size);
+}
+[[gnu::noinline]] void* operator new(size_t size) {
+  void* block = operator new(size, std::nothrow);
   if (block == nullptr) throw std::bad_alloc();
   return block;
 }
 [[gnu::noinline]] void operator delete(void* block) noexcept { std::free(block); }
+[[gnu::noinline]] void operator delete(void* block, const std::nothrow_t&) noexcept {
+  std::free(block);
+}
 [[gnu::noinline]] void operator delete(void* block, size_t) noexcept { std::free(block); }
 
 using namespace smelt;
