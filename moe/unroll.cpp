@@ -44,10 +44,9 @@ void copy_unrolled(MoeTransformer& looped, MoeTransformer& plain) {
   SMELT_CHECK(ConfigError,
               plain.plan().num_layers() == expected.num_layers &&
                   plain.plan().executed_depth() == expected.num_layers,
-              "copy_unrolled: the plain model must have " << expected.num_layers
-                                                          << " layers and no loop, it has "
-                                                          << plain.plan().num_layers() << " and runs "
-                                                          << plain.plan().executed_depth());
+              "copy_unrolled: the plain model must have "
+                  << expected.num_layers << " layers and no loop, it has "
+                  << plain.plan().num_layers() << " and runs " << plain.plan().executed_depth());
   SMELT_CHECK(ConfigError, plain.dtype() == looped.dtype(),
               "copy_unrolled: the plain model must be " << name_of(looped.dtype()) << ", it is "
                                                         << name_of(plain.dtype()));

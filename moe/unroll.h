@@ -10,8 +10,8 @@
 namespace smelt {
 
 /// Configuration of the plain model: executed_depth layers and no loop.
-/// @throws ConfigError for loop.kv = first when a visit reads earlier keys and values: a plain layer
-/// has no way to do that.
+/// @throws ConfigError for loop.kv = first when a visit reads earlier keys and values: a plain
+/// layer has no way to do that.
 ModelConfig unrolled_config(const ModelConfig& config);
 
 /// Writes into `plain`, built from unrolled_config(looped.config()) with the same dtype and expert
