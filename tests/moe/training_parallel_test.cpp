@@ -1,4 +1,6 @@
 // Any split over ranks gives what one rank gives: gradients of a step and losses of a training.
+#include "moe/generate.h"
+#include "moe/unroll.h"
 #include "tests/moe/ranks.h"
 
 using namespace smelt;
@@ -29,34 +31,40 @@ struct Setup {
   Recompute recompute = Recompute::none;
   Split split = in_one_pass;
   bool last_half_without_targets = false;
+  bool train = false;  // also over 30 steps
 };
 
 std::vector<Setup> setups() {
   std::vector<Setup> all;
-  all.push_back({.name = "plain"});
-  all.push_back({.name = "documents: target counts differ by rank", .documents = true});
+  all.push_back({.name = "plain", .train = true});
+  all.push_back(
+      {.name = "documents: target counts differ by rank", .documents = true, .train = true});
   all.push_back({.name = "micro-batches", .documents = true, .split = one_by_one});
-  all.push_back({.name = "experts 2 and 3 receive no token", .forced = {9, 8, 0, 0}});
+  all.push_back(
+      {.name = "experts 2 and 3 receive no token", .forced = {9, 8, 0, 0}, .train = true});
   all.push_back({.name = "expert 3 receives everything", .forced = {0, 0, 0, 9}});
   all.back().config.top_k = 1;
   all.back().config.norm_topk = false;
-  all.push_back({.name = "fewer tokens than experts", .seq_len = 1});
+  all.push_back({.name = "fewer tokens than experts", .seq_len = 1, .train = true});
   all.back().config.num_experts = 16;
   all.push_back({.name = "half of the ranks without targets",
                  .documents = true,
-                 .last_half_without_targets = true});
+                 .last_half_without_targets = true,
+                 .train = true});
   all.push_back({.name = "all tokens on rank 0", .documents = true, .split = all_on_rank_0});
   all.push_back({.name = "all tokens on rank 0, recomputed",
                  .recompute = Recompute::block,
                  .split = all_on_rank_0});
   all.push_back({.name = "aux_scope = batch",
                  .balance = {.aux_scope = AuxScope::batch, .aux_loss_coef = 0.5}});
-  all.push_back({.name = "aux_scope = batch, recomputed",
+  all.push_back({.name = "aux_scope = batch, recomputed, all tokens on rank 0",
                  .balance = {.aux_scope = AuxScope::batch, .aux_loss_coef = 0.5},
-                 .recompute = Recompute::block});
+                 .recompute = Recompute::block,
+                 .split = all_on_rank_0});
   all.push_back({.name = "recomputed experts, kv = first, shared expert",
                  .config = tiny_config(3, LoopOrder::layer, LoopKv::first),
-                 .recompute = Recompute::moe});
+                 .recompute = Recompute::moe,
+                 .train = true});
   all.back().config.shared_expert_hidden_size = 10;
   all.back().config.tie_embeddings = true;
   return all;
@@ -128,6 +136,7 @@ BOOST_AUTO_TEST_CASE(gradients_of_a_step_in_f64) {  // CASES 2, 5, 7, 23, 28
 
 BOOST_AUTO_TEST_CASE(thirty_steps_of_adam_with_clipping) {
   for (const Setup& setup : setups()) {
+    if (!setup.train) continue;
     const Training serial = train(setup, dist::World::single());
     BOOST_CHECK_LT(serial.steps.back().loss, serial.steps.front().loss);
     BOOST_CHECK_GT(serial.steps.front().grad_norm, 0.5);  // clipping acts
@@ -187,6 +196,24 @@ BOOST_AUTO_TEST_CASE(no_target_on_any_rank_skips_the_step_everywhere) {  // CASE
     BOOST_CHECK(metrics.skipped);
     BOOST_CHECK_EQUAL(metrics.loss, 0);
     check_named_same_bits(values_of(*model), before);
+  }
+}
+
+BOOST_AUTO_TEST_CASE(evaluation_generation_and_unrolling_with_experts_on_several_ranks) {
+  const Batch batch = random_batch(4, 8, 64, true);
+  const std::vector<std::vector<int32_t>> prompts = {{1, 2, 3}, {4}};
+  const GenerateConfig greedy{.max_new_tokens = 5, .stop_id = -1, .sampling = {}};
+  const auto serial = make_model(tiny_config(2), DType::f64);
+  const Tensor losses = serial->token_losses(batch.input());
+  const auto continued = generate(*serial, prompts, greedy);
+  for (const int expert_parallel : expert_parallel_sizes()) {
+    const dist::World world(expert_parallel);
+    const auto model = make_model(tiny_config(2), DType::f64, world);
+    check_close(model->token_losses(batch.input()), losses, 1e-12, 1e-12);
+    BOOST_CHECK(generate(*model, prompts, greedy) == continued);
+    const auto plain = make_model(unrolled_config(tiny_config(2)), DType::f64, world, 99);
+    copy_unrolled(*model, *plain);
+    check_close(plain->token_losses(batch.input()), losses, 1e-12, 1e-12);
   }
 }
 
