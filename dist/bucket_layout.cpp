@@ -32,7 +32,7 @@ BucketLayout plan_buckets(const std::vector<int64_t>& sizes, int group_size, int
     SMELT_CHECK(ConfigError, sizes[p] >= 0,
                 "buckets: parameter " << p << " has the negative size " << sizes[p]);
     int64_t begin = bucket_begin + round_up(end - bucket_begin, alignment);
-    if (begin + sizes[p] - bucket_begin > capacity && end > bucket_begin) {
+    if (sizes[p] > 0 && end > bucket_begin && begin + sizes[p] - bucket_begin > capacity) {
       close_bucket();
       begin = bucket_begin;
     }

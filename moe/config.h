@@ -28,6 +28,10 @@ struct ModelConfig {
   LoopConfig loop;
 };
 
+/// What is computed again in the backward pass instead of being kept: nothing, the experts' part of
+/// each step, or whole steps.
+enum class Recompute { none, moe, block };
+
 enum class Balance { aux, bias, none };
 enum class AuxScope { sequence, batch };
 

@@ -17,8 +17,6 @@
 
 namespace smelt {
 
-enum class Recompute { none, moe, block };
-
 /// B sequences of S tokens; T = B * S.
 struct ModelInput {
   Tensor tokens;   // [T] i32

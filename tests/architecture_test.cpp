@@ -152,9 +152,11 @@ BOOST_AUTO_TEST_CASE(every_include_follows_the_order_of_the_folders) {
       ++seen;
       const auto fault = fault_of(include);
       BOOST_TEST(!fault.has_value(), file << ":" << include.line << ": " << fault.value_or(""));
+      // NAME.in is the template of a header that the build makes.
       if (include.quoted)
-        BOOST_TEST(fs::exists(kRoot / include.header),
-                   file << ":" << include.line << ": no file " << include.header);
+        BOOST_TEST(
+            (fs::exists(kRoot / include.header) || fs::exists(kRoot / (include.header + ".in"))),
+            file << ":" << include.line << ": no file " << include.header);
     }
   }
   BOOST_TEST(seen > files.size());

@@ -10,13 +10,11 @@
 #include <vector>
 
 #include "moe/config.h"
+#include "nn/schedule.h"
 #include "tensor/device.h"
 #include "tensor/dtype.h"
 
 namespace smelt {
-
-enum class Recompute { none, moe, block };
-enum class Schedule { wsd, cosine, constant };
 
 /// One token file of a domain: files PREFIX.bin and PREFIX.idx, drawn in proportion to weight.
 struct DataSource {

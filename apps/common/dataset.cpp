@@ -15,8 +15,6 @@
 namespace smelt {
 namespace {
 
-constexpr int64_t kCheckpointEvery = 4096;
-
 struct WindowRule {
   int32_t eod_id;
   bool document_mask;
@@ -104,7 +102,8 @@ int64_t Batch::target_count() const {
 
 BlendedDataset::BlendedDataset(DatasetConfig config) : config_(std::move(config)) {
   check_window_settings(config_.seq_len, config_.vocab_size, config_.eod_id);
-  SMELT_CHECK(ConfigError, !config_.domains.empty(), "data: no training data is given");
+  SMELT_CHECK(ConfigError, !config_.domains.empty() && config_.domains.size() <= 65535,
+              "data: " << config_.domains.size() << " training domains; allowed are 1 to 65535");
   const auto weighted = std::count_if(config_.domains.begin(), config_.domains.end(),
                                       [](const DomainSource& d) { return d.weight.has_value(); });
   SMELT_CHECK(ConfigError,
@@ -134,59 +133,39 @@ BlendedDataset::BlendedDataset(DatasetConfig config) : config_(std::move(config)
     info_.push_back({source.name, tokens, windows, tokens - 1 - windows * config_.seq_len, 0});
   }
 
-  // Integer weights make the interleaving exact, hence equal on every machine.
-  constexpr double kScale = 0x1p40;
+  build_blend(weights);
+}
+
+// Interleaves the domains by largest deficit: at every position each domain earns its weight, the
+// one that is owed most is taken (the first of equals) and pays the sum of the weights. With
+// integer weights that is exact, hence equal on every machine, and periodic: a deficit stays above
+// minus the sum, so after "sum" positions, where all are multiples of it and add up to 0, all are 0
+// again and each domain came exactly "weight" times. One period as a table therefore reaches any
+// position.
+void BlendedDataset::build_blend(const std::vector<double>& weights) {
+  constexpr double kPeriod = 1 << 18;  // shares are exact to 4e-6; the table has 1.5 MB
   double sum = 0;
   for (const double weight : weights) sum += weight;
+  int64_t period = 0;
   for (const double weight : weights) {
-    step_.push_back(std::max<int64_t>(1, std::llround(weight / sum * kScale)));
-    step_total_ += step_.back();
+    per_period_.push_back(std::max<int64_t>(1, std::llround(weight / sum * kPeriod)));
+    period += per_period_.back();
+  }
+  std::vector<int64_t> deficit(weights.size());
+  std::vector<int32_t> count(weights.size());
+  for (int64_t position = 0; position < period; ++position) {
+    size_t best = 0;
+    for (size_t d = 0; d < deficit.size(); ++d) {
+      deficit[d] += per_period_[d];
+      if (deficit[d] > deficit[best]) best = d;
+    }
+    deficit[best] -= period;
+    blend_domain_.push_back(static_cast<uint16_t>(best));
+    blend_before_.push_back(count[best]++);
   }
   for (size_t d = 0; d < info_.size(); ++d) {
-    info_[d].share = static_cast<double>(step_[d]) / static_cast<double>(step_total_);
+    info_[d].share = static_cast<double>(per_period_[d]) / static_cast<double>(period);
   }
-  checkpoints_.push_back({std::vector<int64_t>(step_.size()), std::vector<int64_t>(step_.size())});
-}
-
-// One step of the interleaving: every domain earns its weight, the one that is owed most is taken
-// (the first of equals) and pays one sequence. Deficits stay within the sum of the weights.
-int64_t BlendedDataset::advance(Cursor& cursor) const {
-  size_t best = 0;
-  for (size_t d = 0; d < step_.size(); ++d) {
-    cursor.deficit[d] += step_[d];
-    if (cursor.deficit[d] > cursor.deficit[best]) best = d;
-  }
-  cursor.deficit[best] -= step_total_;
-  ++cursor.count[best];
-  return static_cast<int64_t>(best);
-}
-
-std::vector<SequenceId> BlendedDataset::locate_range(int64_t first, int64_t count) const {
-  SMELT_CHECK(ConfigError, first >= 0 && count >= 0,
-              "data: sequences " << first << " + " << count << " asked for");
-  Cursor cursor;
-  {
-    const auto wanted = static_cast<size_t>(first / kCheckpointEvery);
-    const std::lock_guard lock(mutex_);
-    while (checkpoints_.size() <= wanted) {
-      Cursor next = checkpoints_.back();
-      for (int64_t i = 0; i < kCheckpointEvery; ++i) advance(next);
-      checkpoints_.push_back(std::move(next));
-    }
-    cursor = checkpoints_[wanted];
-  }
-  for (int64_t i = first / kCheckpointEvery * kCheckpointEvery; i < first; ++i) advance(cursor);
-
-  std::vector<SequenceId> ids;
-  ids.reserve(static_cast<size_t>(count));
-  for (int64_t i = 0; i < count; ++i) {
-    const int64_t domain = advance(cursor);
-    const int64_t nth = cursor.count[static_cast<size_t>(domain)] - 1;
-    const int64_t windows = info_[static_cast<size_t>(domain)].windows;
-    const int64_t epoch = nth / windows;
-    ids.push_back({domain, epoch, shuffled(domain, epoch, nth % windows)});
-  }
-  return ids;
 }
 
 int64_t BlendedDataset::shuffled(int64_t domain, int64_t epoch, int64_t position) const {
@@ -195,7 +174,17 @@ int64_t BlendedDataset::shuffled(int64_t domain, int64_t epoch, int64_t position
   return permute_index(random, position, info.windows);
 }
 
-SequenceId BlendedDataset::locate(int64_t index) const { return locate_range(index, 1).front(); }
+SequenceId BlendedDataset::locate(int64_t index) const {
+  SMELT_CHECK(ConfigError, index >= 0, "data: sequence " << index << " asked for");
+  const auto period = static_cast<int64_t>(blend_domain_.size());
+  const auto position = static_cast<size_t>(index % period);
+  const size_t domain = blend_domain_[position];
+  const int64_t nth = index / period * per_period_[domain] + blend_before_[position];
+  const int64_t windows = info_[domain].windows;
+  const int64_t epoch = nth / windows;
+  const auto number = static_cast<int64_t>(domain);
+  return {number, epoch, shuffled(number, epoch, nth % windows)};
+}
 
 Sample BlendedDataset::sample(int64_t index) const {
   const SequenceId id = locate(index);
@@ -207,11 +196,11 @@ Sample BlendedDataset::sample(int64_t index) const {
 }
 
 Batch BlendedDataset::batch(int64_t first, int64_t count) const {
+  SMELT_CHECK(ConfigError, count >= 0, "data: a batch of " << count << " sequences asked for");
   const int64_t seq_len = config_.seq_len;
-  const std::vector<SequenceId> ids = locate_range(first, count);
   Batch batch = make_batch(count, seq_len);
   for (int64_t i = 0; i < count; ++i) {
-    const SequenceId& id = ids[static_cast<size_t>(i)];
+    const SequenceId id = locate(first + i);
     cut_window(*files_[static_cast<size_t>(id.domain)], id.window * seq_len,
                {config_.eod_id, config_.document_mask}, row(batch.tokens, i, seq_len, seq_len),
                row(batch.targets, i, seq_len, seq_len),
@@ -227,9 +216,9 @@ std::string BlendedDataset::fingerprint() const {
        << config_.eod_id << " mask " << config_.document_mask << " seed " << config_.seed;
   for (size_t d = 0; d < files_.size(); ++d) {
     const TokenFile& file = *files_[d];
-    text << "\ndomain " << info_[d].name.size() << ' ' << info_[d].name << " step " << step_[d]
-         << " tokens " << file.tokens() << " documents " << file.documents() << " width "
-         << token_bytes(file.type()) << " probes";
+    text << "\ndomain " << info_[d].name.size() << ' ' << info_[d].name << " share "
+         << per_period_[d] << " tokens " << file.tokens() << " documents " << file.documents()
+         << " width " << token_bytes(file.type()) << " probes";
     const int64_t stride = std::max<int64_t>(1, file.tokens() / kProbes);
     for (int64_t i = 0; i < file.tokens(); i += stride) text << ' ' << file.token(i);
   }

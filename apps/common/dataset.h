@@ -12,7 +12,6 @@
 
 #include <cstdint>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -89,21 +88,16 @@ class BlendedDataset {
   std::string fingerprint() const;
 
  private:
-  // State of the largest-deficit interleaving before some sequence.
-  struct Cursor {
-    std::vector<int64_t> deficit, count;
-  };
-  std::vector<SequenceId> locate_range(int64_t first, int64_t count) const;
-  int64_t advance(Cursor& cursor) const;
+  void build_blend(const std::vector<double>& weights);
   int64_t shuffled(int64_t domain, int64_t epoch, int64_t position) const;
 
   DatasetConfig config_;
   std::vector<std::unique_ptr<TokenFile>> files_;
   std::vector<DomainInfo> info_;
-  std::vector<int64_t> step_;  // integer weights; their sum is step_total_
-  int64_t step_total_ = 0;
-  mutable std::mutex mutex_;
-  mutable std::vector<Cursor> checkpoints_;  // state before sequence k * kCheckpointEvery
+  // One period of the blend: position -> domain, and how many of that domain came before it.
+  std::vector<uint16_t> blend_domain_;
+  std::vector<int32_t> blend_before_;
+  std::vector<int64_t> per_period_;  // sequences of each domain in one period
 };
 
 /// One split of one domain, walked in order. Nothing is dropped: the last sequence is as long as

@@ -6,6 +6,7 @@
 
 #include <fcntl.h>
 #include <spawn.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,7 +22,8 @@ struct Child {
   int fd;  // reading end of its output
 };
 
-Child start(const std::vector<std::string>& arguments, const std::string& dir, bool with_errors) {
+// Starts the command; its error output goes to `error_fd`, or with its output if that is negative.
+Child start(const std::vector<std::string>& arguments, const std::string& dir, int error_fd) {
   std::vector<char*> argv;
   for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
   argv.push_back(nullptr);
@@ -34,7 +36,7 @@ Child start(const std::vector<std::string>& arguments, const std::string& dir, b
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_addopen(&actions, STDIN_FILENO, "/dev/null", O_RDONLY, 0);
   posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
-  if (with_errors) posix_spawn_file_actions_adddup2(&actions, ends[1], STDERR_FILENO);
+  posix_spawn_file_actions_adddup2(&actions, error_fd < 0 ? ends[1] : error_fd, STDERR_FILENO);
   if (!dir.empty()) posix_spawn_file_actions_addchdir_np(&actions, dir.c_str());
   pid_t pid = -1;
   const int error = posix_spawnp(&pid, argv[0], &actions, nullptr, argv.data(), environ);
@@ -65,7 +67,7 @@ int wait_for(pid_t pid) {
 }  // namespace
 
 CommandResult run_command(const std::vector<std::string>& arguments, const std::string& dir) {
-  const Child child = start(arguments, dir, true);
+  const Child child = start(arguments, dir, -1);
   CommandResult result;
   std::array<char, 4096> buffer;
   while (const size_t count = read_some(child.fd, buffer.data(), buffer.size(), arguments[0])) {
@@ -76,15 +78,25 @@ CommandResult run_command(const std::vector<std::string>& arguments, const std::
   return result;
 }
 
-CommandStream::CommandStream(const std::vector<std::string>& arguments) : name_(arguments[0]) {
-  const Child child = start(arguments, "", false);
-  pid_ = child.pid;
-  fd_ = child.fd;
+CommandStream::CommandStream(const std::vector<std::string>& arguments)
+    : name_(arguments[0]), error_fd_(memfd_create("stderr", MFD_CLOEXEC)) {
+  // A file in memory: a second pipe would have to be drained while the first is read.
+  SMELT_CHECK(RunError, error_fd_ >= 0,
+              name_ << ": cannot keep its errors: " << std::strerror(errno));
+  try {
+    const Child child = start(arguments, "", error_fd_);
+    pid_ = child.pid;
+    fd_ = child.fd;
+  } catch (...) {
+    close(error_fd_);
+    throw;
+  }
 }
 
 CommandStream::~CommandStream() {
-  if (fd_ >= 0) close(fd_);  // a child still writing ends by SIGPIPE
+  close(fd_);  // a child still writing ends by SIGPIPE
   if (pid_ >= 0) wait_for(pid_);
+  close(error_fd_);
 }
 
 size_t CommandStream::read(char* data, size_t size) { return read_some(fd_, data, size, name_); }
@@ -95,7 +107,12 @@ void CommandStream::finish() {
   }
   const int exit_code = wait_for(pid_);
   pid_ = -1;
-  SMELT_CHECK(RunError, exit_code == 0, name_ << ": failed with exit code " << exit_code);
+  if (exit_code == 0) return;
+  const ssize_t length = pread(error_fd_, rest.data(), 1000, 0);
+  std::string message(rest.data(), length > 0 ? static_cast<size_t>(length) : 0);
+  message = message.substr(0, message.find('\n'));
+  throw RunError(name_ + ": failed with exit code " + std::to_string(exit_code) +
+                 (message.empty() ? "" : ": " + message));
 }
 
 }  // namespace smelt

@@ -18,7 +18,7 @@ struct CommandResult {
 /// @throws RunError if it cannot be started.
 CommandResult run_command(const std::vector<std::string>& arguments, const std::string& dir);
 
-/// The standard output of a child process, read as a stream.
+/// The standard output of a child process, read as a stream; its error output is kept aside.
 class CommandStream {
  public:
   /// Starts the command. @throws RunError if it cannot be started.
@@ -30,13 +30,14 @@ class CommandStream {
 
   /// Reads up to `size` bytes; 0 at the end.
   size_t read(char* data, size_t size);
-  /// Reads what is left, waits. @throws RunError if the command failed.
+  /// Reads what is left, waits. @throws RunError with the command's own message if it failed.
   void finish();
 
  private:
   std::string name_;
   pid_t pid_ = -1;
   int fd_ = -1;
+  int error_fd_ = -1;
 };
 
 }  // namespace smelt

@@ -175,7 +175,7 @@ template <typename Arrays, typename T, typename Work>
 void over_blocks(const AttentionProblem<T>& p, const Work& work) {
   const Scratch<Arrays> scratch(p);
   const int64_t tasks = p.batch * p.kv_heads * p.blocks;
-#pragma omp parallel if (tasks > 1)
+#pragma omp parallel if (tasks > 1 && p.work() > kParallelGrain)
   {
     Arrays arrays = scratch.mine(p);
 #pragma omp for schedule(dynamic)

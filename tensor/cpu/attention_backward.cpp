@@ -158,7 +158,7 @@ void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, co
     const int64_t owners = parts == 1 ? threads : pairs * parts;
     const Tensor sums = Tensor::empty({owners, 2, sum_size}, {accumulation_dtype(q.dtype()), {}});
     const Scratch<BackwardArrays<A>> scratch(p);
-#pragma omp parallel if (pairs * parts > 1)
+#pragma omp parallel if (pairs * parts > 1 && p.work() > kParallelGrain)
     {
       BackwardArrays<A> arrays = scratch.mine(p);
 #pragma omp for schedule(dynamic)

@@ -14,10 +14,12 @@
 
 namespace smelt::kernels::cpu {
 
-// Rows of a query block and keys of a key block. Scores of a block (two of them in backward) must
-// stay in the second-level cache while products stay large enough for their full rate; measured on
-// 2 cores with 512 KiB each.
+// Rows of a query block, the most positions they come from (a long run of positions wastes work
+// above the diagonal of a causal range), and keys of a key block. Scores of a block (two of them in
+// backward) must stay in the second-level cache while products are large enough for their full
+// rate; measured on cores with 512 KiB each.
 constexpr int64_t kQueryRows = 128;
+constexpr int64_t kQueryPositions = 64;
 constexpr int64_t kKeyBlock = 256;
 
 /// Cuts one block of memory into aligned arrays; with no memory it only adds up the bytes.
@@ -72,7 +74,8 @@ struct AttentionProblem {
         keys(k_.dim(1)),
         kv_heads(k_.dim(2)),
         group(heads / kv_heads),
-        positions(std::max<int64_t>(1, kQueryRows / std::max<int64_t>(1, group))),
+        positions(
+            std::clamp<int64_t>(kQueryRows / std::max<int64_t>(1, group), 1, kQueryPositions)),
         blocks((queries + positions - 1) / positions),
         q(q_.data<T>()),
         k(k_.data<T>()),
@@ -94,6 +97,8 @@ struct AttentionProblem {
   const int32_t *begin, *end;
   int64_t q_batch, q_position, k_batch, k_position, v_batch, v_position;
 
+  /// Multiplications of one product without masks, to tell whether threads are worth waking.
+  int64_t work() const { return batch * heads * queries * keys * size; }
   int64_t max_rows() const { return std::min(positions, queries) * group; }
   int64_t max_keys() const { return std::min(kKeyBlock, keys); }
   const T* q_row(int64_t b, int64_t i, int64_t g) const {

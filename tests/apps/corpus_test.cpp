@@ -84,6 +84,39 @@ struct MadeCorpus {
   std::string bytes(const std::string& name) const { return read_file(out.path(name)); }
 };
 
+// An apt-get of our own, first in PATH: it copies packages from `offers`, or fails while a file
+// named fail (always) or fail-once lies beside it, and notes how it was called.
+struct FakeApt {
+  ScratchFolder bin, offers, cache;
+  std::string path = getenv("PATH");
+
+  FakeApt() {
+    write_file(bin.path("apt-get"),
+               join({"#!/bin/sh\nd=", bin.path(), "\necho \"$*\" >> $d/calls\n",
+                     "[ $2 = download ] || exit 0\n"
+                     "for f in fail fail-once; do if [ -e $d/$f ]; then rm -f $d/fail-once; "
+                     "echo 'Reading'; echo 'E: No packages found'; exit 100; fi; done\n",
+                     "cp ", offers.path(), "/* .\n"}));
+    std::filesystem::permissions(bin.path("apt-get"), std::filesystem::perms::owner_all);
+    setenv("PATH", join({bin.path(), ":", path}).c_str(), 1);
+  }
+  ~FakeApt() { setenv("PATH", path.c_str(), 1); }
+
+  PackageInfo offer(const std::string& name, const std::string& contents) {
+    PackageInfo package{name, "1:2-3", "all", "frozen", 1000, "", "MIT"};
+    write_file(offers.path(package.file_name()), contents);
+    package.sha256 = sha256_of_files({offers.path(package.file_name())}).front();
+    return package;
+  }
+  // The calls since last asked, each ended by '|'.
+  std::string calls() const {
+    std::string text = read_file(bin.path("calls"));
+    std::replace(text.begin(), text.end(), '\n', '|');
+    std::filesystem::remove(bin.path("calls"));
+    return text;
+  }
+};
+
 PrepareOptions parse(std::vector<const char*> arguments) {
   arguments.insert(arguments.begin(), "smelt-prepare");
   return parse_options(static_cast<int>(arguments.size()), arguments.data());
@@ -166,7 +199,88 @@ BOOST_AUTO_TEST_CASE(a_damaged_package_with_the_right_hash_ends_the_run) {
   PackageInfo& package = made.manifest.packages[0];
   write_file(made.cache.path(package.file_name()), "no package");
   package.sha256 = sha256_of_files({made.cache.path(package.file_name())}).front();
-  BOOST_CHECK_THROW(made.prepare(), RunError);
+  BOOST_CHECK_EXCEPTION(made.prepare(), RunError, says("dpkg-deb: failed with exit code 2"));
+}
+
+BOOST_AUTO_TEST_CASE(packages_are_fetched_checked_and_kept) {
+  FakeApt apt;
+  const PackageInfo package = apt.offer("made", "contents");
+  const auto fetch = [&] {
+    std::string reports;
+    const auto paths = fetch_packages({package}, apt.cache.path("sub"),
+                                      [&](const std::string& line) { reports += line + '\n'; });
+    BOOST_TEST(paths.front() == apt.cache.path("sub/" + package.file_name()));
+    BOOST_TEST(read_file(paths.front()) == "contents");
+    return reports;
+  };
+  // Not there: apt fails once, as without an index, then works.
+  write_file(apt.bin.path("fail-once"), "");
+  const std::string reports = fetch();
+  BOOST_TEST(reports.find("downloading 1 packages") != std::string::npos);
+  BOOST_TEST(reports.find("No packages found") != std::string::npos);
+  BOOST_TEST(apt.calls() == "-q download made=1:2-3|-q update|-q download made=1:2-3|");
+  // There: apt is not asked.
+  BOOST_TEST(fetch() == "");
+  // There but broken: fetched anew.
+  write_file(apt.cache.path("sub/" + package.file_name()), "conte");
+  fetch();
+  BOOST_TEST(apt.calls() == "-q download made=1:2-3|");
+}
+
+BOOST_AUTO_TEST_CASE(packages_that_cannot_be_had_end_in_one_line) {
+  FakeApt apt;
+  PackageInfo package = apt.offer("made", "contents");
+  const auto fetch = [&] {
+    fetch_packages({package}, apt.cache.path(), [](const std::string&) {});
+  };
+  write_file(apt.bin.path("fail"), "");
+  BOOST_CHECK_EXCEPTION(fetch(), RunError, [](const RunError& e) {
+    const std::string text = e.what();
+    return text.find("No packages found; --input prepares") != std::string::npos &&
+           text.find('\n') == std::string::npos;
+  });
+  std::filesystem::remove(apt.bin.path("fail"));
+  package.sha256[0] = package.sha256[0] == '0' ? '1' : '0';
+  BOOST_CHECK_EXCEPTION(fetch(), RunError,
+                        says("package made 1:2-3 was downloaded, but its SHA-256"));
+  std::filesystem::remove(apt.bin.path("apt-get"));
+  setenv("PATH", "/nonexistent", 1);
+  BOOST_CHECK_EXCEPTION(fetch(), RunError, says("apt-get: cannot start this program"));
+}
+
+BOOST_AUTO_TEST_CASE(the_program_prepares_files_and_sets_exit_codes) {
+  const ScratchFolder dir;
+  write_file(dir.path("a.jsonl"), "{\"text\":\"one\"}\n{\"text\":\"two\"}\n");
+  write_file(dir.path("bad.jsonl"), "{\"text\":\"one\"}\n{\n");
+  const std::string out = dir.path("out");
+  const auto run = [&](std::vector<std::string> arguments) {
+    arguments.insert(arguments.begin(), SMELT_PREPARE);
+    return run_command(arguments, dir.path());
+  };
+  const CommandResult good =
+      run({"--input", "a.jsonl", "--out", out, "--domain", "mine", "--split", "valid", "--json"});
+  BOOST_TEST(good.exit_code == 0);
+  const auto document = boost::json::parse(good.output);
+  BOOST_TEST(document.at("domains").at("mine").at("splits").at("valid").at("tokens").as_int64() ==
+             8);
+  BOOST_TEST(TokenFile(out + "/mine.valid").documents() == 2);
+  BOOST_TEST(load_tokenizer(out)->vocab_size() == 257);
+  BOOST_TEST(boost::json::parse(read_file(out + "/corpus.json")) == document);
+
+  const CommandResult bad = run({"--input", "bad.jsonl", "--out", out, "--domain", "other"});
+  BOOST_TEST(bad.exit_code == 2);
+  BOOST_TEST(bad.output.starts_with("error: bad.jsonl:2: not valid JSON"));
+  BOOST_TEST(std::count(bad.output.begin(), bad.output.end(), '\n') == 1);
+  BOOST_TEST(!std::filesystem::exists(out + "/other.train.bin"));
+  BOOST_TEST(!std::filesystem::exists(out + "/other.train.bin.tmp"));
+
+  BOOST_TEST(run({"--corpus", "large", "--out", out}).exit_code == 2);
+  BOOST_TEST(run({"--input", "none.txt", "--out", out}).exit_code == 2);
+  BOOST_TEST(run({"--help"}).exit_code == 0);
+  BOOST_TEST(run({"--version"}).output.starts_with("smelt-prepare "));
+  FakeApt apt;
+  write_file(apt.bin.path("fail"), "");
+  BOOST_TEST(run({"--corpus", "small", "--out", out}).exit_code == 1);
 }
 
 BOOST_AUTO_TEST_CASE(corpus_json_keeps_other_domains) {

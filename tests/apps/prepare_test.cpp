@@ -546,8 +546,9 @@ BOOST_AUTO_TEST_CASE(streams_and_reports_failure) {
   std::string text(10, '\0');
   BOOST_TEST(good.read(text.data(), text.size()) == 3u);
   BOOST_CHECK_NO_THROW(good.finish());
-  CommandStream bad({"sh", "-c", "exit 4"});
-  BOOST_CHECK_EXCEPTION(bad.finish(), RunError, says("exit code 4"));
+  CommandStream bad({"sh", "-c", "echo why >&2; echo more >&2; exit 4"});
+  BOOST_CHECK_EXCEPTION(bad.finish(), RunError, says("sh: failed with exit code 4: why"));
+  BOOST_CHECK_THROW(CommandStream({"no-such-program-here"}), RunError);
   // Dropping an endless stream ends its process.
   CommandStream endless({"yes"});
   BOOST_TEST(endless.read(text.data(), text.size()) > 0u);

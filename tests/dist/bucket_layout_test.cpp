@@ -49,6 +49,7 @@ BOOST_AUTO_TEST_CASE(rules_hold_for_many_layouts) {
           std::vector<int64_t> covered(size_t(layout.numel), 0);
           for (size_t b = 0; b < layout.buckets.size(); ++b) {
             BOOST_TEST(layout.buckets[b].begin == next);
+            BOOST_TEST(layout.buckets[b].size() > 0);
             BOOST_TEST(layout.buckets[b].size() % (alignment * group_size) == 0);
             next = layout.buckets[b].end;
             int64_t parameters = 0;

@@ -1,0 +1,346 @@
+#include "apps/common/checkpoint.h"
+
+#include <cmath>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+
+#include <boost/json.hpp>
+
+#include "apps/common/atomic_folder.h"
+#include "apps/common/metrics.h"
+#include "apps/common/model_json.h"
+#include "apps/common/run_folder.h"
+#include "apps/common/safetensors.h"
+#include "dist/collectives.h"
+#include "tensor/elementwise.h"
+
+namespace smelt {
+namespace {
+
+namespace json = boost::json;
+namespace fs = std::filesystem;
+
+constexpr int64_t kMaxShardBytes = int64_t{5} << 30;
+
+/// A tensor of the checkpoint that this rank holds.
+struct LocalTensor {
+  std::string name;
+  Tensor values;
+  bool expert;
+};
+
+std::string bias_name(int64_t layer) {
+  return "model.layers." + std::to_string(layer) + ".mlp.gate.expert_bias";
+}
+
+/// Pieces of all parameters, as views of flat(parameter index).
+std::vector<LocalTensor> pieces_of(MoeTransformer& model, const std::string& prefix,
+                                   const std::function<Tensor(size_t)>& flat) {
+  std::vector<LocalTensor> tensors;
+  const std::vector<Parameter*> parameters = model.parameters().all();
+  for (size_t p = 0; p < parameters.size(); ++p) {
+    for (const TensorPiece& piece : parameters[p]->pieces) {
+      tensors.push_back(
+          {prefix + piece.name, Parameter::view_piece(flat(p), piece), parameters[p]->expert});
+    }
+  }
+  return tensors;
+}
+
+/// Selection biases by layer, [visits, E], as copies; empty when the model has none.
+std::vector<LocalTensor> biases_of(const MoeTransformer& model) {
+  std::vector<LocalTensor> tensors;
+  if (!model.expert_bias(0).defined()) return tensors;
+  const ExecutionPlan& plan = model.plan();
+  for (int64_t layer = 0; layer < plan.num_layers(); ++layer) {
+    const Tensor all = Tensor::empty({plan.visits_of(layer), model.config().num_experts},
+                                     model.expert_bias(0).options());
+    for (int64_t visit = 0; visit < plan.visits_of(layer); ++visit) {
+      all.slice(0, visit, visit + 1)
+          .copy_(model.expert_bias(plan.step_of(layer, visit)).view({1, -1}));
+    }
+    tensors.push_back({bias_name(layer), all, false});
+  }
+  return tensors;
+}
+
+/// Writes the tensors of all ranks as safetensors files; rank 0 holds the file and the replicated
+/// tensors, the ranks of its expert-parallel group send the experts one at a time in file order.
+class ParallelWriter {
+ public:
+  ParallelWriter(const dist::World& world, const std::string& folder, const std::string& prefix,
+                 const std::vector<LocalTensor>& declared)
+      : group_(world.world()) {
+    const int owners = world.expert_parallel().size();
+    std::vector<TensorSpec> specs;
+    for (int r = 0; r < owners; ++r) {
+      std::string list;
+      if (group_.rank() == r) {
+        for (const LocalTensor& tensor : declared) {
+          if (r > 0 && !tensor.expert) continue;
+          list += tensor.name + " " + std::string(name_of(tensor.values.dtype()));
+          for (const int64_t d : tensor.values.shape()) list += " " + std::to_string(d);
+          list += "\n";
+        }
+      }
+      std::istringstream lines(dist::broadcast(list, r, group_));
+      for (std::string line; std::getline(lines, line);) {
+        std::istringstream words(line);
+        TensorSpec spec;
+        std::string dtype;
+        words >> spec.name >> dtype;
+        spec.dtype = dtype == "f64" ? DType::f64 : DType::f32;
+        for (int64_t d = 0; words >> d;) spec.shape.push_back(d);
+        owner_[spec.name] = r;
+        specs.push_back(std::move(spec));
+      }
+    }
+    if (group_.rank() == 0) writer_.emplace(folder, prefix, kMaxShardBytes, specs);
+    std::string order;
+    if (writer_) {
+      for (const TensorSpec& spec : writer_->order()) order += spec.name + "\n";
+    }
+    std::istringstream names(dist::broadcast(order, 0, group_));
+    for (std::string name; std::getline(names, name);) order_.push_back(name);
+  }
+
+  /// Writes the next tensors of the order for as long as `tensors` of their owners hold them.
+  void write(const std::vector<LocalTensor>& tensors) {
+    std::map<std::string, Tensor> mine;
+    for (const LocalTensor& tensor : tensors) mine.emplace(tensor.name, tensor.values);
+    for (size_t count = 0; next_ < order_.size(); ++next_, ++count) {
+      const std::string& name = order_[next_];
+      const int owner = owner_.at(name);
+      const auto held = mine.find(name);
+      if (prefix_of(name) != prefix_of(tensors.front().name)) break;  // the other moment
+      if (group_.rank() == owner) {
+        SMELT_CHECK(RunError, std::isfinite(sum_squares(held->second).item()),
+                    "checkpoint: tensor '"
+                        << name << "' holds a value that is not finite; nothing was saved");
+      }
+      if (group_.rank() == 0) {
+        writer_->write(name, owner == 0 ? held->second : dist::recv(owner, group_));
+      } else if (group_.rank() == owner) {
+        dist::send(held->second, 0, group_);
+      }
+    }
+  }
+
+  void publish() {
+    if (writer_) writer_->publish();
+  }
+
+ private:
+  /// Moments are named "exp_avg." and "exp_avg_sq." plus the tensor; both are not held at once.
+  static std::string prefix_of(const std::string& name) {
+    return name.starts_with("exp_avg_sq.") ? "second" : "first";
+  }
+
+  dist::Group group_;
+  std::optional<ShardedWriter> writer_;
+  std::vector<std::string> order_;
+  std::map<std::string, int> owner_;
+  size_t next_ = 0;
+};
+
+json::object to_json(const TrainerState& state, const RunConfig& config) {
+  return {
+      {"format", 1},
+      {"step", state.step},
+      {"optimizer_steps", state.optimizer_steps},
+      {"sequences", state.sequences},
+      {"tokens", state.tokens},
+      {"skipped_steps", state.skipped_steps},
+      {"mean_context", state.mean_context},
+      {"data_fingerprint", state.data_fingerprint},
+      {"seed", config.train.seed},
+      {"adamw",
+       {{"beta1", config.optim.beta1}, {"beta2", config.optim.beta2}, {"eps", config.optim.eps}}}};
+}
+
+json::object read_state_object(const std::string& path) {
+  const std::string file = path + "/trainer_state.json";
+  boost::system::error_code error;
+  const json::value value = json::parse(read_text_file(file), error);
+  SMELT_CHECK(IoError, !error && value.is_object(), file << ": not a JSON object");
+  return value.as_object();
+}
+
+template <typename T>
+T state_value(const json::object& object, const char* key, const std::string& path) {
+  const json::value* value = object.if_contains(key);
+  SMELT_CHECK(IoError, value != nullptr,
+              path << "/trainer_state.json: key '" << key << "' is missing");
+  const auto result = json::try_value_to<T>(*value);
+  SMELT_CHECK(IoError, result.has_value(),
+              path << "/trainer_state.json: " << key << " = " << json::serialize(*value)
+                   << " has the wrong type");
+  return *result;
+}
+
+/// Reads every piece of every parameter into flat(parameter index), naming what does not fit.
+void read_pieces(const SafetensorsFolder& files, MoeTransformer& model, const std::string& prefix,
+                 const std::function<Tensor(size_t)>& flat) {
+  for (const LocalTensor& tensor : pieces_of(model, prefix, flat))
+    files.read_into(tensor.name, tensor.values);
+}
+
+void read_biases(const SafetensorsFolder& files, MoeTransformer& model) {
+  if (!files.contains(bias_name(0))) return;
+  model.enable_expert_bias();
+  const ExecutionPlan& plan = model.plan();
+  for (int64_t layer = 0; layer < plan.num_layers(); ++layer) {
+    for (int64_t visit = 0; visit < plan.visits_of(layer); ++visit) {
+      files.read_into(bias_name(layer), model.expert_bias(plan.step_of(layer, visit)).view({1, -1}),
+                      visit, visit + 1);
+    }
+  }
+}
+
+/// Refuses tensors that the model has no place for, e.g. more layers than config.json says.
+void check_no_strangers(const SafetensorsFolder& files, const MoeTransformer& model_const,
+                        MoeTransformer& model, const dist::World& world) {
+  std::set<std::string> known;
+  for (const LocalTensor& tensor :
+       pieces_of(model, "", [&](size_t p) { return model.parameters().all()[p]->value.data(); })) {
+    known.insert(tensor.name);
+  }
+  const int64_t local = model_const.config().num_experts / world.expert_parallel().size();
+  for (const std::string& name : files.names()) {
+    if (known.count(name) > 0 || name.ends_with("rotary_emb.inv_freq") ||
+        name.ends_with(".expert_bias"))
+      continue;
+    // Experts of other ranks are theirs to read.
+    if (const size_t at = name.find(".mlp.experts."); at != std::string::npos) {
+      const int64_t expert = std::atoll(name.c_str() + at + 13);
+      const bool here = expert / local == world.expert_parallel().rank();
+      if (!here && expert < model_const.config().num_experts) continue;
+    }
+    SMELT_CHECK(IoError, model_const.config().tie_embeddings && name == "lm_head.weight",
+                files.file_of(name).path().string()
+                    << ": tensor '" << name << "' has no place in the model of config.json");
+  }
+}
+
+}  // namespace
+
+void save_checkpoint(const std::string& path, MoeTransformer& model,
+                     const ShardedOptimizer& optimizer, const dist::World& world,
+                     const TrainerState& state, const RunConfig& config,
+                     const std::string& tokenizer_json, int32_t eod_id) {
+  const bool first = world.world().rank() == 0;
+  std::optional<AtomicFolder> folder;
+  if (first) folder.emplace(path);
+  const std::string where = dist::broadcast(first ? folder->path().string() : "", 0, world.world());
+  const std::vector<Parameter*> parameters = model.parameters().all();
+
+  std::vector<LocalTensor> tensors =
+      pieces_of(model, "", [&](size_t p) { return optimizer.master(*parameters[p]); });
+  for (LocalTensor& bias : biases_of(model)) tensors.push_back(std::move(bias));
+  ParallelWriter model_writer(world, where, "model", tensors);
+  model_writer.write(tensors);
+  model_writer.publish();
+
+  using Moment = ShardedOptimizer::Moment;
+  const auto moments = [&](Moment which, const char* prefix) {
+    const std::vector<Tensor> whole = optimizer.gather_moments(which);
+    return pieces_of(model, prefix, [&](size_t p) { return whole[p]; });
+  };
+  std::vector<LocalTensor> declared;
+  for (const char* prefix : {"exp_avg.", "exp_avg_sq."}) {
+    for (LocalTensor& tensor :
+         pieces_of(model, prefix, [&](size_t p) { return optimizer.master(*parameters[p]); })) {
+      declared.push_back(std::move(tensor));
+    }
+  }
+  ParallelWriter optimizer_writer(world, where, "optimizer", declared);
+  optimizer_writer.write(moments(Moment::first, "exp_avg."));
+  optimizer_writer.write(moments(Moment::second, "exp_avg_sq."));
+  optimizer_writer.publish();
+
+  if (first) {
+    write_file(where + "/config.json", write_model_json(model.config(), eod_id));
+    write_file(where + "/config.ini", write_ini(config));
+    write_file(where + "/trainer_state.json", json_line(to_json(state, config)) + "\n");
+    if (!tokenizer_json.empty()) write_file(where + "/tokenizer.json", tokenizer_json);
+    folder->commit();
+  }
+  dist::barrier(world.world());
+}
+
+void load_model(const std::string& path, MoeTransformer& model, const dist::World& world) {
+  const SafetensorsFolder files(path, "model");
+  check_no_strangers(files, model, model, world);
+  const std::vector<Parameter*> parameters = model.parameters().all();
+  read_pieces(files, model, "", [&](size_t p) { return parameters[p]->value.data(); });
+  read_biases(files, model);
+}
+
+TrainerState load_checkpoint(const std::string& path, MoeTransformer& model,
+                             ShardedOptimizer& optimizer, const dist::World& world,
+                             const RunConfig& config) {
+  const json::object object = read_state_object(path);
+  const json::value* adamw = object.if_contains("adamw");
+  SMELT_CHECK(IoError, adamw != nullptr && adamw->is_object(),
+              path << "/trainer_state.json: key 'adamw' is missing");
+  const std::pair<const char*, double> hyper[] = {
+      {"beta1", config.optim.beta1}, {"beta2", config.optim.beta2}, {"eps", config.optim.eps}};
+  for (const auto& [key, value] : hyper) {
+    const auto saved = state_value<double>(adamw->as_object(), key, path);
+    SMELT_CHECK(ConfigError, saved == value,
+                "optim." << key << " = " << value << " differs from " << saved
+                         << ", with which the moments in " << path << " were made");
+  }
+
+  const SafetensorsFolder files(path, "model");
+  check_no_strangers(files, model, model, world);
+  const std::vector<Parameter*> parameters = model.parameters().all();
+  read_pieces(files, model, "", [&](size_t p) { return optimizer.master(*parameters[p]); });
+  optimizer.refresh_from_masters();
+  read_biases(files, model);
+
+  const SafetensorsFolder moments(path, "optimizer");
+  const auto fill = [&](const char* prefix) {
+    return [&moments, prefix](const Parameter& parameter, const Tensor& whole) {
+      for (const TensorPiece& piece : parameter.pieces) {
+        moments.read_into(prefix + piece.name, Parameter::view_piece(whole, piece));
+      }
+    };
+  };
+  optimizer.scatter_moments(ShardedOptimizer::Moment::first, fill("exp_avg."));
+  optimizer.scatter_moments(ShardedOptimizer::Moment::second, fill("exp_avg_sq."));
+  const TrainerState state = read_trainer_state(path);
+  optimizer.set_steps(state.optimizer_steps);
+  return state;
+}
+
+TrainerState read_trainer_state(const std::string& path) {
+  const json::object object = read_state_object(path);
+  TrainerState state;
+  state.step = state_value<int64_t>(object, "step", path);
+  state.optimizer_steps = state_value<int64_t>(object, "optimizer_steps", path);
+  state.sequences = state_value<int64_t>(object, "sequences", path);
+  state.tokens = state_value<int64_t>(object, "tokens", path);
+  state.skipped_steps = state_value<int64_t>(object, "skipped_steps", path);
+  state.mean_context = state_value<double>(object, "mean_context", path);
+  state.data_fingerprint = state_value<std::string>(object, "data_fingerprint", path);
+  return state;
+}
+
+std::string resolve_checkpoint(const std::string& path) {
+  SMELT_CHECK(IoError, fs::is_directory(path), "checkpoint '" << path << "' is not a folder");
+  if (fs::exists(path + "/config.json")) return path;
+  const std::vector<Checkpoint> all = RunFolder(path).list_checkpoints();
+  SMELT_CHECK(IoError, !all.empty(),
+              "'" << path << "' holds neither config.json nor checkpoints/step-N");
+  for (size_t i = all.size(); i-- > 0;) {
+    if (is_complete(all[i].path)) return all[i].path;
+  }
+  SMELT_CHECK(IoError, false,
+              "'" << path << "' has no whole checkpoint; " << why_incomplete(all.back().path));
+  return {};
+}
+
+}  // namespace smelt
