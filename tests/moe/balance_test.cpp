@@ -26,12 +26,6 @@ double aux_of(const Routing& routing, double share, AuxScope scope = AuxScope::s
       .aux.item();
 }
 
-void force_experts(MoeTransformer& model, const std::vector<double>& bias) {
-  model.enable_expert_bias();
-  for (int64_t step = 0; step < model.plan().executed_depth(); ++step)
-    model.expert_bias(step).copy_(Tensor::from(bias));
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(balance)

@@ -43,6 +43,13 @@ inline std::unique_ptr<MoeTransformer> make_model(const ModelConfig& config, DTy
   return model;
 }
 
+/// Adds the same selection bias to every step of the plan, which forces the choice of experts.
+inline void force_experts(MoeTransformer& model, const std::vector<double>& bias) {
+  model.enable_expert_bias();
+  for (int64_t step = 0; step < model.plan().executed_depth(); ++step)
+    model.expert_bias(step).copy_(Tensor::from(bias));
+}
+
 /// Sequences on the host, from which ranks and micro-batches cut their part.
 struct Batch {
   int64_t sequences = 0, seq_len = 0;

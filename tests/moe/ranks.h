@@ -30,13 +30,6 @@ inline std::vector<ModelInput> part_of(const Batch& batch, const dist::World& wo
   return batch.micro_batches(begin, end, size > 0 ? size : end - begin);
 }
 
-/// Adds the same selection bias to every step of the plan, which forces the choice of experts.
-inline void force_experts(MoeTransformer& model, const std::vector<double>& bias) {
-  model.enable_expert_bias();
-  for (int64_t step = 0; step < model.plan().executed_depth(); ++step)
-    model.expert_bias(step).copy_(Tensor::from(bias));
-}
-
 inline void check_same_on_all_ranks(double value, const dist::World& world) {
   for (const double other : dist::all_gather(value, world.world())) BOOST_CHECK_EQUAL(other, value);
 }
