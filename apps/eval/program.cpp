@@ -1,0 +1,53 @@
+#include "apps/eval/program.h"
+
+#include <cstdio>
+#include <filesystem>
+#include <iostream>
+
+#include <boost/json.hpp>
+
+#include "apps/common/metrics.h"
+#include "apps/common/run_folder.h"
+#include "apps/eval/curves.h"
+#include "apps/eval/evaluation.h"
+#include "apps/eval/report.h"
+
+namespace smelt {
+namespace {
+
+void draw_curves(const EvalOptions& options, const std::vector<Evaluation>& evaluations) {
+  std::vector<CurveSource> runs;
+  for (const Evaluation& e : evaluations) {
+    const bool logged =
+        !e.run_folder.empty() && std::filesystem::exists(RunFolder(e.run_folder).metrics());
+    SMELT_CHECK(ConfigError, logged,
+                "--figure: " << e.checkpoint << " belongs to no run folder with metrics.jsonl");
+    runs.push_back({e.name, e.run_folder});
+  }
+  const Figure figure = loss_curves(runs);
+  for (const std::string& path : options.figures)
+    if (draw_figure(figure, path)) std::fprintf(stderr, "drew %s\n", path.c_str());
+}
+
+}  // namespace
+
+int run_eval(const EvalOptions& options) {
+  const dist::World world(int(options.expert_parallel));
+  const bool first = world.world().rank() == 0;
+  TextSink on_text;
+  if (first && !options.json)
+    on_text = [](const std::string& piece) { std::cout << piece << std::flush; };
+  std::vector<Evaluation> evaluations;
+  for (const std::string& path : options.checkpoints)
+    evaluations.push_back(evaluate_checkpoint(path, options, world, on_text));
+  if (!first) return 0;
+  if (!options.figures.empty()) draw_curves(options, evaluations);
+  if (options.json) {
+    std::cout << json_line(evaluations_json(evaluations)) << "\n";
+  } else if (options.measures_loss()) {
+    std::cout << evaluations_table(evaluations);
+  }
+  return 0;
+}
+
+}  // namespace smelt
