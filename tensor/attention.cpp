@@ -19,12 +19,14 @@ void check_ranges(const char* op, const Tensor& begin, const Tensor& end, int64_
   }
 }
 
-/// x itself when its last two dimensions are contiguous, else a contiguous copy.
+/// x itself when its last two dimensions are contiguous and positions do not overlap (an expanded
+/// dimension does), else a contiguous copy.
 Tensor with_dense_heads(const Tensor& x) {
   const Shape& strides = x.strides();
   const bool rows = x.dim(3) <= 1 || strides[3] == 1;
   const bool heads = x.dim(2) <= 1 || strides[2] == x.dim(3);
-  return x.numel() == 0 || (rows && heads) ? x : x.contiguous();
+  const bool positions = x.dim(1) <= 1 || strides[1] >= x.dim(2) * x.dim(3);
+  return x.numel() == 0 || (rows && heads && positions) ? x : x.contiguous();
 }
 
 struct Arguments {
