@@ -1,11 +1,12 @@
 #include "apps/common/checkpoint.h"
 
-#include <boost/json.hpp>
 #include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <set>
+
+#include <boost/json.hpp>
 
 #include "apps/common/atomic_folder.h"
 #include "apps/common/metrics.h"
@@ -30,7 +31,9 @@ struct LocalTensor {
   bool expert;
 };
 
-std::string bias_name(int64_t layer) { return "model.layers." + std::to_string(layer) + ".mlp.gate.expert_bias"; }
+std::string bias_name(int64_t layer) {
+  return "model.layers." + std::to_string(layer) + ".mlp.gate.expert_bias";
+}
 
 /// Pieces of all parameters, as views of flat(parameter index).
 std::vector<LocalTensor> pieces_of(MoeTransformer& model, const std::string& prefix,
@@ -39,7 +42,8 @@ std::vector<LocalTensor> pieces_of(MoeTransformer& model, const std::string& pre
   const std::vector<Parameter*> parameters = model.parameters().all();
   for (size_t p = 0; p < parameters.size(); ++p) {
     for (const TensorPiece& piece : parameters[p]->pieces) {
-      tensors.push_back({prefix + piece.name, Parameter::view_piece(flat(p), piece), parameters[p]->expert});
+      tensors.push_back(
+          {prefix + piece.name, Parameter::view_piece(flat(p), piece), parameters[p]->expert});
     }
   }
   return tensors;
@@ -51,9 +55,11 @@ std::vector<LocalTensor> biases_of(const MoeTransformer& model) {
   if (!model.expert_bias(0).defined()) return tensors;
   const ExecutionPlan& plan = model.plan();
   for (int64_t layer = 0; layer < plan.num_layers(); ++layer) {
-    const Tensor all = Tensor::empty({plan.visits_of(layer), model.config().num_experts}, model.expert_bias(0).options());
+    const Tensor all = Tensor::empty({plan.visits_of(layer), model.config().num_experts},
+                                     model.expert_bias(0).options());
     for (int64_t visit = 0; visit < plan.visits_of(layer); ++visit) {
-      all.slice(0, visit, visit + 1).copy_(model.expert_bias(plan.step_of(layer, visit)).view({1, -1}));
+      all.slice(0, visit, visit + 1)
+          .copy_(model.expert_bias(plan.step_of(layer, visit)).view({1, -1}));
     }
     tensors.push_back({bias_name(layer), all, false});
   }
@@ -111,7 +117,8 @@ class ParallelWriter {
       if (prefix_of(name) != prefix_of(tensors.front().name)) break;  // the other moment
       if (group_.rank() == owner) {
         SMELT_CHECK(RunError, std::isfinite(sum_squares(held->second).item()),
-                    "checkpoint: tensor '" << name << "' holds a value that is not finite; nothing was saved");
+                    "checkpoint: tensor '"
+                        << name << "' holds a value that is not finite; nothing was saved");
       }
       if (group_.rank() == 0) {
         writer_->write(name, owner == 0 ? held->second : dist::recv(owner, group_));
@@ -127,7 +134,9 @@ class ParallelWriter {
 
  private:
   /// Moments are named "exp_avg." and "exp_avg_sq." plus the tensor; both are not held at once.
-  static std::string prefix_of(const std::string& name) { return name.starts_with("exp_avg_sq.") ? "second" : "first"; }
+  static std::string prefix_of(const std::string& name) {
+    return name.starts_with("exp_avg_sq.") ? "second" : "first";
+  }
 
   dist::Group group_;
   std::optional<ShardedWriter> writer_;
@@ -137,16 +146,18 @@ class ParallelWriter {
 };
 
 json::object to_json(const TrainerState& state, const RunConfig& config) {
-  return {{"format", 1},
-          {"step", state.step},
-          {"optimizer_steps", state.optimizer_steps},
-          {"sequences", state.sequences},
-          {"tokens", state.tokens},
-          {"skipped_steps", state.skipped_steps},
-          {"mean_context", state.mean_context},
-          {"data_fingerprint", state.data_fingerprint},
-          {"seed", config.train.seed},
-          {"adamw", {{"beta1", config.optim.beta1}, {"beta2", config.optim.beta2}, {"eps", config.optim.eps}}}};
+  return {
+      {"format", 1},
+      {"step", state.step},
+      {"optimizer_steps", state.optimizer_steps},
+      {"sequences", state.sequences},
+      {"tokens", state.tokens},
+      {"skipped_steps", state.skipped_steps},
+      {"mean_context", state.mean_context},
+      {"data_fingerprint", state.data_fingerprint},
+      {"seed", config.train.seed},
+      {"adamw",
+       {{"beta1", config.optim.beta1}, {"beta2", config.optim.beta2}, {"eps", config.optim.eps}}}};
 }
 
 json::object read_state_object(const std::string& path) {
@@ -160,17 +171,20 @@ json::object read_state_object(const std::string& path) {
 template <typename T>
 T state_value(const json::object& object, const char* key, const std::string& path) {
   const json::value* value = object.if_contains(key);
-  SMELT_CHECK(IoError, value != nullptr, path << "/trainer_state.json: key '" << key << "' is missing");
+  SMELT_CHECK(IoError, value != nullptr,
+              path << "/trainer_state.json: key '" << key << "' is missing");
   const auto result = json::try_value_to<T>(*value);
-  SMELT_CHECK(IoError, result.has_value(), path << "/trainer_state.json: " << key << " = " << json::serialize(*value)
-              << " has the wrong type");
+  SMELT_CHECK(IoError, result.has_value(),
+              path << "/trainer_state.json: " << key << " = " << json::serialize(*value)
+                   << " has the wrong type");
   return *result;
 }
 
 /// Reads every piece of every parameter into flat(parameter index), naming what does not fit.
 void read_pieces(const SafetensorsFolder& files, MoeTransformer& model, const std::string& prefix,
                  const std::function<Tensor(size_t)>& flat) {
-  for (const LocalTensor& tensor : pieces_of(model, prefix, flat)) files.read_into(tensor.name, tensor.values);
+  for (const LocalTensor& tensor : pieces_of(model, prefix, flat))
+    files.read_into(tensor.name, tensor.values);
 }
 
 void read_biases(const SafetensorsFolder& files, MoeTransformer& model) {
@@ -179,21 +193,25 @@ void read_biases(const SafetensorsFolder& files, MoeTransformer& model) {
   const ExecutionPlan& plan = model.plan();
   for (int64_t layer = 0; layer < plan.num_layers(); ++layer) {
     for (int64_t visit = 0; visit < plan.visits_of(layer); ++visit) {
-      files.read_into(bias_name(layer), model.expert_bias(plan.step_of(layer, visit)).view({1, -1}), visit, visit + 1);
+      files.read_into(bias_name(layer), model.expert_bias(plan.step_of(layer, visit)).view({1, -1}),
+                      visit, visit + 1);
     }
   }
 }
 
 /// Refuses tensors that the model has no place for, e.g. more layers than config.json says.
-void check_no_strangers(const SafetensorsFolder& files, const MoeTransformer& model_const, MoeTransformer& model,
-                        const dist::World& world) {
+void check_no_strangers(const SafetensorsFolder& files, const MoeTransformer& model_const,
+                        MoeTransformer& model, const dist::World& world) {
   std::set<std::string> known;
-  for (const LocalTensor& tensor : pieces_of(model, "", [&](size_t p) { return model.parameters().all()[p]->value.data(); })) {
+  for (const LocalTensor& tensor :
+       pieces_of(model, "", [&](size_t p) { return model.parameters().all()[p]->value.data(); })) {
     known.insert(tensor.name);
   }
   const int64_t local = model_const.config().num_experts / world.expert_parallel().size();
   for (const std::string& name : files.names()) {
-    if (known.count(name) > 0 || name.ends_with("rotary_emb.inv_freq") || name.ends_with(".expert_bias")) continue;
+    if (known.count(name) > 0 || name.ends_with("rotary_emb.inv_freq") ||
+        name.ends_with(".expert_bias"))
+      continue;
     // Experts of other ranks are theirs to read.
     if (const size_t at = name.find(".mlp.experts."); at != std::string::npos) {
       const int64_t expert = std::atoll(name.c_str() + at + 13);
@@ -201,14 +219,16 @@ void check_no_strangers(const SafetensorsFolder& files, const MoeTransformer& mo
       if (!here && expert < model_const.config().num_experts) continue;
     }
     SMELT_CHECK(IoError, model_const.config().tie_embeddings && name == "lm_head.weight",
-                files.file_of(name).path().string() << ": tensor '" << name << "' has no place in the model of config.json");
+                files.file_of(name).path().string()
+                    << ": tensor '" << name << "' has no place in the model of config.json");
   }
 }
 
 }  // namespace
 
-void save_checkpoint(const std::string& path, MoeTransformer& model, const ShardedOptimizer& optimizer,
-                     const dist::World& world, const TrainerState& state, const RunConfig& config,
+void save_checkpoint(const std::string& path, MoeTransformer& model,
+                     const ShardedOptimizer& optimizer, const dist::World& world,
+                     const TrainerState& state, const RunConfig& config,
                      const std::string& tokenizer_json, int32_t eod_id) {
   const bool first = world.world().rank() == 0;
   std::optional<AtomicFolder> folder;
@@ -216,7 +236,8 @@ void save_checkpoint(const std::string& path, MoeTransformer& model, const Shard
   const std::string where = dist::broadcast(first ? folder->path().string() : "", 0, world.world());
   const std::vector<Parameter*> parameters = model.parameters().all();
 
-  std::vector<LocalTensor> tensors = pieces_of(model, "", [&](size_t p) { return optimizer.master(*parameters[p]); });
+  std::vector<LocalTensor> tensors =
+      pieces_of(model, "", [&](size_t p) { return optimizer.master(*parameters[p]); });
   for (LocalTensor& bias : biases_of(model)) tensors.push_back(std::move(bias));
   ParallelWriter model_writer(world, where, "model", tensors);
   model_writer.write(tensors);
@@ -229,7 +250,8 @@ void save_checkpoint(const std::string& path, MoeTransformer& model, const Shard
   };
   std::vector<LocalTensor> declared;
   for (const char* prefix : {"exp_avg.", "exp_avg_sq."}) {
-    for (LocalTensor& tensor : pieces_of(model, prefix, [&](size_t p) { return optimizer.master(*parameters[p]); })) {
+    for (LocalTensor& tensor :
+         pieces_of(model, prefix, [&](size_t p) { return optimizer.master(*parameters[p]); })) {
       declared.push_back(std::move(tensor));
     }
   }
@@ -256,17 +278,20 @@ void load_model(const std::string& path, MoeTransformer& model, const dist::Worl
   read_biases(files, model);
 }
 
-TrainerState load_checkpoint(const std::string& path, MoeTransformer& model, ShardedOptimizer& optimizer,
-                             const dist::World& world, const RunConfig& config) {
+TrainerState load_checkpoint(const std::string& path, MoeTransformer& model,
+                             ShardedOptimizer& optimizer, const dist::World& world,
+                             const RunConfig& config) {
   const json::object object = read_state_object(path);
   const json::value* adamw = object.if_contains("adamw");
-  SMELT_CHECK(IoError, adamw != nullptr && adamw->is_object(), path << "/trainer_state.json: key 'adamw' is missing");
+  SMELT_CHECK(IoError, adamw != nullptr && adamw->is_object(),
+              path << "/trainer_state.json: key 'adamw' is missing");
   const std::pair<const char*, double> hyper[] = {
       {"beta1", config.optim.beta1}, {"beta2", config.optim.beta2}, {"eps", config.optim.eps}};
   for (const auto& [key, value] : hyper) {
     const auto saved = state_value<double>(adamw->as_object(), key, path);
-    SMELT_CHECK(ConfigError, saved == value, "optim." << key << " = " << value << " differs from " << saved
-                << ", with which the moments in " << path << " were made");
+    SMELT_CHECK(ConfigError, saved == value,
+                "optim." << key << " = " << value << " differs from " << saved
+                         << ", with which the moments in " << path << " were made");
   }
 
   const SafetensorsFolder files(path, "model");
@@ -308,11 +333,13 @@ std::string resolve_checkpoint(const std::string& path) {
   SMELT_CHECK(IoError, fs::is_directory(path), "checkpoint '" << path << "' is not a folder");
   if (fs::exists(path + "/config.json")) return path;
   const std::vector<Checkpoint> all = RunFolder(path).list_checkpoints();
-  SMELT_CHECK(IoError, !all.empty(), "'" << path << "' holds neither config.json nor checkpoints/step-N");
+  SMELT_CHECK(IoError, !all.empty(),
+              "'" << path << "' holds neither config.json nor checkpoints/step-N");
   for (size_t i = all.size(); i-- > 0;) {
     if (is_complete(all[i].path)) return all[i].path;
   }
-  SMELT_CHECK(IoError, false, "'" << path << "' has no whole checkpoint; " << why_incomplete(all.back().path));
+  SMELT_CHECK(IoError, false,
+              "'" << path << "' has no whole checkpoint; " << why_incomplete(all.back().path));
   return {};
 }
 

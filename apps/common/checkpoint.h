@@ -1,6 +1,7 @@
-// Checkpoint folders: a Hugging Face folder (config.json, model*.safetensors, tokenizer.json) plus the
-// trainer's state (trainer_state.json, optimizer*.safetensors, config.ini). Tensors carry global names
-// and their bytes do not depend on the number of ranks that wrote them; any layout can load them.
+// Checkpoint folders: a Hugging Face folder (config.json, model*.safetensors, tokenizer.json) plus
+// the trainer's state (trainer_state.json, optimizer*.safetensors, config.ini). Tensors carry
+// global names and their bytes do not depend on the number of ranks that wrote them; any layout can
+// load them.
 #pragma once
 
 #include <cstdint>
@@ -19,32 +20,35 @@ struct TrainerState {
   int64_t sequences = 0;        // sequences consumed: the position in the data
   int64_t tokens = 0;           // positions consumed
   int64_t skipped_steps = 0;
-  double mean_context = 0;      // mean keys per query of the data seen
+  double mean_context = 0;  // mean keys per query of the data seen
   std::string data_fingerprint;
 };
 
 /// Writes the folder `path` whole or not at all. Rank 0 writes; the others send it their experts.
 /// tokenizer_json is the text of tokenizer.json, empty for none. Collective.
 /// @throws RunError when the disk is full or a value of the model is not finite.
-void save_checkpoint(const std::string& path, MoeTransformer& model, const ShardedOptimizer& optimizer,
-                     const dist::World& world, const TrainerState& state, const RunConfig& config,
+void save_checkpoint(const std::string& path, MoeTransformer& model,
+                     const ShardedOptimizer& optimizer, const dist::World& world,
+                     const TrainerState& state, const RunConfig& config,
                      const std::string& tokenizer_json, int32_t eod_id);
 
-/// Fills the model's parameters (and selection biases) from a folder; no optimizer needed. Each rank
-/// reads only what it holds.
+/// Fills the model's parameters (and selection biases) from a folder; no optimizer needed. Each
+/// rank reads only what it holds.
 /// @throws IoError naming the file and the tensor that is missing, unknown or of another shape.
 void load_model(const std::string& path, MoeTransformer& model, const dist::World& world);
 
 /// Fills masters, moments and biases, and returns the trainer's state.
-/// @throws IoError as load_model, ConfigError when the checkpoint was written with other betas or eps.
-TrainerState load_checkpoint(const std::string& path, MoeTransformer& model, ShardedOptimizer& optimizer,
-                             const dist::World& world, const RunConfig& config);
+/// @throws IoError as load_model, ConfigError when the checkpoint was written with other betas or
+/// eps.
+TrainerState load_checkpoint(const std::string& path, MoeTransformer& model,
+                             ShardedOptimizer& optimizer, const dist::World& world,
+                             const RunConfig& config);
 
 /// The trainer state alone. @throws IoError
 TrainerState read_trainer_state(const std::string& path);
 
-/// A checkpoint folder from what a user names: the folder itself, or a run folder, whose latest whole
-/// checkpoint is taken. @throws IoError naming what is missing.
+/// A checkpoint folder from what a user names: the folder itself, or a run folder, whose latest
+/// whole checkpoint is taken. @throws IoError naming what is missing.
 std::string resolve_checkpoint(const std::string& path);
 
 }  // namespace smelt

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "apps/common/config_schema.h"
+#include "apps/common/output_file.h"
 #include "apps/common/run_folder.h"
 
 extern char** environ;
@@ -220,7 +221,7 @@ bool draw_figure(const Figure& figure, const std::string& path) {
                 target.parent_path().string() << ": cannot be created: " << error.message());
   }
   const std::string table_path = fs::path(path).replace_extension(".tsv").string();
-  write_file_atomically(table_path, table(figure));
+  write_file(table_path, table(figure));
   // Drawn beside and renamed: an old picture stays whole if gnuplot fails.
   const std::string drawing =
       (target.parent_path() / (".partial-" + target.filename().string())).string();

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "apps/common/output_file.h"
 #include "apps/common/run_folder.h"
 #include "tensor/error.h"
 
@@ -117,7 +118,7 @@ int64_t truncate_metrics(const std::string& path, int64_t last_step) {
     else
       ++dropped;
   }
-  if (dropped > 0) write_file_atomically(path, kept);
+  if (dropped > 0) write_file(path, kept);
   return dropped;
 }
 

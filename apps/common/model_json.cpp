@@ -1,7 +1,8 @@
 #include "apps/common/model_json.h"
 
-#include <boost/json.hpp>
 #include <cmath>
+
+#include <boost/json.hpp>
 
 #include "apps/common/config.h"
 #include "apps/common/run_folder.h"
@@ -14,7 +15,8 @@ namespace json = boost::json;
 /// Typed look-up in a JSON object whose errors name file and key.
 class Reader {
  public:
-  Reader(const json::object& object, std::string where) : object_(object), where_(std::move(where)) {}
+  Reader(const json::object& object, std::string where)
+      : object_(object), where_(std::move(where)) {}
 
   const json::value* find(const char* key) const {
     const json::value* value = object_.if_contains(key);
@@ -38,22 +40,27 @@ class Reader {
   bool boolean(const char* key, bool otherwise) const {
     const json::value* value = find(key);
     if (value == nullptr) return otherwise;
-    SMELT_CHECK(IoError, value->is_bool(), where_ << ": " << key << " = " << json::serialize(*value) << " must be true or false");
+    SMELT_CHECK(
+        IoError, value->is_bool(),
+        where_ << ": " << key << " = " << json::serialize(*value) << " must be true or false");
     return value->as_bool();
   }
   std::string text(const char* key) const {
     const json::value& value = need(key);
-    SMELT_CHECK(IoError, value.is_string(), where_ << ": " << key << " = " << json::serialize(value) << " must be a text");
+    SMELT_CHECK(IoError, value.is_string(),
+                where_ << ": " << key << " = " << json::serialize(value) << " must be a text");
     return std::string(value.as_string());
   }
 
  private:
   int64_t integer_of(const char* key, const json::value& value) const {
-    SMELT_CHECK(IoError, value.is_int64(), where_ << ": " << key << " = " << json::serialize(value) << " must be an integer");
+    SMELT_CHECK(IoError, value.is_int64(),
+                where_ << ": " << key << " = " << json::serialize(value) << " must be an integer");
     return value.as_int64();
   }
   double number_of(const char* key, const json::value& value) const {
-    SMELT_CHECK(IoError, value.is_number(), where_ << ": " << key << " = " << json::serialize(value) << " must be a number");
+    SMELT_CHECK(IoError, value.is_number(),
+                where_ << ": " << key << " = " << json::serialize(value) << " must be a number");
     return value.to_number<double>();
   }
   const json::object& object_;
@@ -92,7 +99,8 @@ void print(std::string& out, const json::value& value, int depth) {
 }  // namespace
 
 bool is_qwen3_moe(const ModelConfig& c) {
-  return (c.loop.layers == 0 || c.loop.visits == 1) && c.qk_norm && c.shared_expert_hidden_size == 0;
+  return (c.loop.layers == 0 || c.loop.visits == 1) && c.qk_norm &&
+         c.shared_expert_hidden_size == 0;
 }
 
 std::string write_model_json(const ModelConfig& c, int32_t eod_id) {
@@ -137,8 +145,8 @@ std::string write_model_json(const ModelConfig& c, int32_t eod_id) {
   if (!plain) {
     o["qk_norm"] = c.qk_norm;
     o["shared_expert_intermediate_size"] = c.shared_expert_hidden_size;
-    o["loop"] = json::object{{"start", c.loop.start},         {"layers", c.loop.layers},
-                             {"visits", c.loop.visits},       {"scale", c.loop.scale},
+    o["loop"] = json::object{{"start", c.loop.start},          {"layers", c.loop.layers},
+                             {"visits", c.loop.visits},        {"scale", c.loop.scale},
                              {"order", to_text(c.loop.order)}, {"kv", to_text(c.loop.kv)}};
   }
   std::string text;
@@ -162,12 +170,15 @@ ModelJson read_model_json(const std::string& folder) {
   c.num_layers = in.integer("num_hidden_layers");
   c.num_heads = in.integer("num_attention_heads");
   c.num_kv_heads = in.integer("num_key_value_heads");
-  SMELT_CHECK(IoError, c.num_heads >= 1, path << ": num_attention_heads = " << c.num_heads << " must be at least 1");
+  SMELT_CHECK(IoError, c.num_heads >= 1,
+              path << ": num_attention_heads = " << c.num_heads << " must be at least 1");
   c.head_dim = in.integer("head_dim", c.hidden_size / c.num_heads);
-  c.num_experts = in.find("num_experts") ? in.integer("num_experts") : in.integer("num_local_experts");
+  c.num_experts =
+      in.find("num_experts") ? in.integer("num_experts") : in.integer("num_local_experts");
   const int64_t again = in.integer("num_local_experts", c.num_experts);
   SMELT_CHECK(IoError, again == c.num_experts,
-              path << ": num_experts = " << c.num_experts << " and num_local_experts = " << again << " differ");
+              path << ": num_experts = " << c.num_experts << " and num_local_experts = " << again
+                   << " differ");
   c.top_k = in.integer("num_experts_per_tok");
   c.expert_hidden_size = in.integer("moe_intermediate_size");
   c.vocab_size = in.integer("vocab_size");
@@ -176,12 +187,15 @@ ModelJson read_model_json(const std::string& folder) {
   c.init_std = in.number("initializer_range", 0.02);
   c.norm_topk = in.boolean("norm_topk_prob", false);
   c.tie_embeddings = in.boolean("tie_word_embeddings", false);
-  SMELT_CHECK(IoError, !in.boolean("attention_bias", false), path << ": attention_bias = true is not supported");
+  SMELT_CHECK(IoError, !in.boolean("attention_bias", false),
+              path << ": attention_bias = true is not supported");
   const int64_t sparse_step = in.integer("decoder_sparse_step", 1);
-  SMELT_CHECK(IoError, sparse_step == 1, path << ": decoder_sparse_step = " << sparse_step << " must be 1");
+  SMELT_CHECK(IoError, sparse_step == 1,
+              path << ": decoder_sparse_step = " << sparse_step << " must be 1");
   if (const json::value* dense = in.find("mlp_only_layers")) {
     SMELT_CHECK(IoError, dense->is_array() && dense->as_array().empty(),
-                path << ": mlp_only_layers = " << json::serialize(*dense) << " must be []: every layer is a MoE layer");
+                path << ": mlp_only_layers = " << json::serialize(*dense)
+                     << " must be []: every layer is a MoE layer");
   }
   c.rope_theta = in.number("rope_theta", 10000.0);
   for (const char* key : {"rope_parameters", "rope_scaling"}) {
@@ -189,8 +203,10 @@ ModelJson read_model_json(const std::string& folder) {
     if (rope == nullptr) continue;
     SMELT_CHECK(IoError, rope->is_object(), path << ": " << key << " must be an object");
     const Reader rope_in(rope->as_object(), path + ": " + key);
-    const std::string kind = rope_in.find("rope_type") ? rope_in.text("rope_type") : rope_in.text("type");
-    SMELT_CHECK(IoError, kind == "default", path << ": " << key << ".rope_type = " << kind << " must be default");
+    const std::string kind =
+        rope_in.find("rope_type") ? rope_in.text("rope_type") : rope_in.text("type");
+    SMELT_CHECK(IoError, kind == "default",
+                path << ": " << key << ".rope_type = " << kind << " must be default");
     c.rope_theta = rope_in.number("rope_theta", c.rope_theta);
   }
   if (const json::value* eos = in.find("eos_token_id")) {
@@ -206,7 +222,8 @@ ModelJson read_model_json(const std::string& folder) {
     c.loop.layers = loop_in.integer("layers");
     c.loop.visits = loop_in.integer("visits");
     c.loop.scale = loop_in.number("scale");
-    c.loop.order = one_of(loop_in.text("order"), path + ": loop.order", {LoopOrder::span, LoopOrder::layer});
+    c.loop.order =
+        one_of(loop_in.text("order"), path + ": loop.order", {LoopOrder::span, LoopOrder::layer});
     c.loop.kv = one_of(loop_in.text("kv"), path + ": loop.kv", {LoopKv::own, LoopKv::first});
   }
   return result;

@@ -10,16 +10,16 @@ namespace smelt {
 /// Whether the model is, tensor for tensor, a Qwen3-MoE model: no loop, QK norm, no shared expert.
 bool is_qwen3_moe(const ModelConfig& config);
 
-/// config.json text. model_type is "qwen3_moe" where is_qwen3_moe() holds, else "smelt" with the loop
-/// in an object of its own. eod_id becomes eos_token_id.
+/// config.json text. model_type is "qwen3_moe" where is_qwen3_moe() holds, else "smelt" with the
+/// loop in an object of its own. eod_id becomes eos_token_id.
 std::string write_model_json(const ModelConfig& config, int32_t eod_id);
 
 struct ModelJson {
   ModelConfig config;
   int32_t eod_id = -1;  // -1: none given
 };
-/// Reads config.json of a folder. A "smelt" model must have all loop keys: a missing one is an error,
-/// never a default.
+/// Reads config.json of a folder. A "smelt" model must have all loop keys: a missing one is an
+/// error, never a default.
 /// @throws IoError naming the file, the key, its value and what is allowed.
 ModelJson read_model_json(const std::string& folder);
 

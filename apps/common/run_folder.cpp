@@ -7,17 +7,14 @@
 #include <fstream>
 #include <sstream>
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include "apps/common/config_schema.h"
+#include "apps/common/output_file.h"
 
 namespace smelt {
 namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kStep = "step-";
-constexpr const char* kTemporary = ".partial-step-";
 
 std::string reason() { return std::strerror(errno); }
 
@@ -27,16 +24,6 @@ void make_folder(const std::string& path) {
   SMELT_CHECK(IoError, !error && fs::is_directory(path),
               path << ": cannot create the folder: "
                    << (error ? error.message() : std::string("a file stands in its place")));
-}
-
-// Syncs a file or folder by name, so that a rename survives a power cut.
-void sync_path(const std::string& path, int flags) {
-  const int file = ::open(path.c_str(), flags | O_CLOEXEC);
-  SMELT_CHECK(IoError, file >= 0, path << ": cannot be opened: " << reason());
-  const int failed = ::fsync(file);
-  const std::string why = reason();
-  ::close(file);
-  SMELT_CHECK(IoError, failed == 0, path << ": cannot be synced: " << why);
 }
 
 bool holds_run(const RunFolder& folder) {
@@ -68,10 +55,6 @@ std::string RunFolder::checkpoint(int64_t step) const {
   return checkpoints() + "/" + kStep + std::to_string(step);
 }
 
-std::string RunFolder::temporary_checkpoint(int64_t step) const {
-  return checkpoints() + "/" + kTemporary + std::to_string(step);
-}
-
 std::vector<Checkpoint> RunFolder::list_checkpoints() const {
   std::vector<Checkpoint> found;
   std::error_code error;
@@ -93,19 +76,6 @@ std::optional<Checkpoint> RunFolder::latest_checkpoint() const {
   const std::vector<Checkpoint> found = list_checkpoints();
   if (found.empty()) return std::nullopt;
   return found.back();
-}
-
-int RunFolder::remove_temporary_checkpoints() const {
-  std::vector<fs::path> leftovers;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(checkpoints(), error))
-    if (entry.path().filename().string().rfind(kTemporary, 0) == 0)
-      leftovers.push_back(entry.path());
-  for (const fs::path& path : leftovers) {
-    fs::remove_all(path, error);
-    SMELT_CHECK(IoError, !error, path.string() << ": cannot be removed: " << error.message());
-  }
-  return static_cast<int>(leftovers.size());
 }
 
 OpenedRun open_run_folder(const RunConfig& config, RunMode mode, const std::string& header) {
@@ -136,8 +106,9 @@ OpenedRun open_run_folder(const RunConfig& config, RunMode mode, const std::stri
     run.resume_from = folder.latest_checkpoint();
   }
   if (mode == RunMode::overwrite) {
-    for (const std::string& path : {folder.config_ini(), folder.metrics(), folder.endpoints(),
-                                    folder.tensorboard(), folder.checkpoints()}) {
+    for (const std::string& path :
+         {folder.config_ini(), folder.metrics(), folder.endpoints(), folder.tensorboard(),
+          folder.branches(), folder.checkpoints()}) {
       std::error_code error;
       fs::remove_all(path, error);
       SMELT_CHECK(IoError, !error, path << ": cannot be removed: " << error.message());
@@ -145,29 +116,11 @@ OpenedRun open_run_folder(const RunConfig& config, RunMode mode, const std::stri
   }
   make_folder(folder.path());
   make_folder(folder.checkpoints());
-  folder.remove_temporary_checkpoints();
   std::string text;
   std::istringstream lines(header);
   for (std::string line; std::getline(lines, line);) text += "# " + line + "\n";
-  write_file_atomically(folder.config_ini(), text + write_ini(config));
+  write_file(folder.config_ini(), text + write_ini(config));
   return run;
-}
-
-void write_file_atomically(const std::string& path, const std::string& text) {
-  const std::string temporary = path + ".partial";
-  {
-    std::ofstream out(temporary, std::ios::binary | std::ios::trunc);
-    SMELT_CHECK(IoError, out.is_open(), path << ": cannot be written: " << reason());
-    out << text;
-    out.close();
-    SMELT_CHECK(IoError, out.good(), path << ": cannot be written: " << reason());
-  }
-  sync_path(temporary, O_RDONLY);
-  std::error_code error;
-  fs::rename(temporary, path, error);
-  SMELT_CHECK(IoError, !error, path << ": cannot be written: " << error.message());
-  const std::string parent = fs::path(path).parent_path().string();
-  sync_path(parent.empty() ? "." : parent, O_RDONLY | O_DIRECTORY);
 }
 
 std::string read_text_file(const std::string& path) {

@@ -23,19 +23,16 @@ class RunFolder {
   std::string config_ini() const { return path_ + "/config.ini"; }
   std::string metrics() const { return path_ + "/metrics.jsonl"; }
   std::string endpoints() const { return path_ + "/endpoints.jsonl"; }
+  /// Whole checkpoints at the end of each decay branch.
+  std::string branches() const { return path_ + "/branches"; }
   std::string tensorboard() const { return path_ + "/tensorboard"; }
   std::string checkpoints() const { return path_ + "/checkpoints"; }
   /// Where the whole checkpoint of a step stands.
   std::string checkpoint(int64_t step) const;
-  /// Where it is written before it is renamed; the name is never taken for a checkpoint.
-  std::string temporary_checkpoint(int64_t step) const;
-
-  /// Whole checkpoints by ascending step: folders named exactly step-N.
+  /// Checkpoints by ascending step: folders named exactly step-N.
   std::vector<Checkpoint> list_checkpoints() const;
   /// The one with the highest step.
   std::optional<Checkpoint> latest_checkpoint() const;
-  /// Removes unfinished checkpoints that a killed run left behind. @return how many
-  int remove_temporary_checkpoints() const;
 
  private:
   std::string path_;
@@ -58,9 +55,6 @@ struct OpenedRun {
 ///         or when resuming with another [model] or [loop]; IoError when it cannot be written
 OpenedRun open_run_folder(const RunConfig& config, RunMode mode, const std::string& header = "");
 
-/// Writes text to path by way of a temporary file that is synced and renamed.
-/// @throws IoError with the system's reason
-void write_file_atomically(const std::string& path, const std::string& text);
 /// The whole file as text. @throws IoError with the system's reason
 std::string read_text_file(const std::string& path);
 

@@ -30,19 +30,21 @@ ModelInput to_model_input(const Batch& batch) {
           SequenceLayout::from_document_starts(batch.batch, batch.seq_len, batch.document_start)};
 }
 
-Validation::Validation(const std::vector<DataSource>& sources, const ValidationConfig& config, int64_t vocab_size,
-                       int32_t eod_id, const Tokenizer* tokenizer)
+Validation::Validation(const std::vector<DataSource>& sources, const ValidationConfig& config,
+                       int64_t vocab_size, int32_t eod_id, const Tokenizer* tokenizer)
     : config_(config) {
   for (const DataSource& source : sources) {
-    datasets_.push_back(std::make_unique<EvalDataset>(EvalDataset::Config{.name = source.domain,
-                                                                          .prefix = source.prefix,
-                                                                          .seq_len = config.seq_len,
-                                                                          .vocab_size = vocab_size,
-                                                                          .eod_id = eod_id,
-                                                                          .document_mask = config.document_mask}));
+    datasets_.push_back(
+        std::make_unique<EvalDataset>(EvalDataset::Config{.name = source.domain,
+                                                          .prefix = source.prefix,
+                                                          .seq_len = config.seq_len,
+                                                          .vocab_size = vocab_size,
+                                                          .eod_id = eod_id,
+                                                          .document_mask = config.document_mask}));
   }
   if (tokenizer != nullptr) {
-    for (int32_t id = 0; id < tokenizer->vocab_size(); ++id) id_bytes_.push_back(tokenizer->id_bytes(id));
+    for (int32_t id = 0; id < tokenizer->vocab_size(); ++id)
+      id_bytes_.push_back(tokenizer->id_bytes(id));
   }
 }
 
@@ -61,7 +63,8 @@ std::vector<DomainLoss> Validation::run(MoeTransformer& model, const dist::World
       const int64_t begin = std::min(first + rank * config_.batch, sequences);
       const int64_t count = std::min(config_.batch, sequences - begin);
       // A rank without work still joins the token exchange, with one token that nobody scores.
-      const Batch batch = count > 0 ? dataset->batch(begin, count) : Batch{1, 1, {0}, {kNoTarget}, {0}};
+      const Batch batch =
+          count > 0 ? dataset->batch(begin, count) : Batch{1, 1, {0}, {kNoTarget}, {0}};
       const std::vector<double> losses =
           model.token_losses(to_model_input(batch)).to(DType::f64).to_vector<double>();
       for (size_t t = 0; t < losses.size(); ++t) {

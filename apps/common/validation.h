@@ -17,8 +17,8 @@ struct DomainLoss {
   std::string domain;
   double nats = 0;
   double targets = 0;
-  double bytes = 0;         // text bytes of the targets; 0 without a tokenizer
-  double context = 0;       // keys seen, summed over positions with a target
+  double bytes = 0;    // text bytes of the targets; 0 without a tokenizer
+  double context = 0;  // keys seen, summed over positions with a target
   double nats_per_token() const { return targets > 0 ? nats / targets : 0; }
   /// Bits per byte of text; NaN when the bytes are not known.
   double bits_per_byte() const;
@@ -41,12 +41,12 @@ class Validation {
  public:
   /// Opens the token files. @throws ConfigError, IoError as EvalDataset does.
   /// @param tokenizer  for bytes per token and the end-of-document id; may be null (no bytes then)
-  Validation(const std::vector<DataSource>& sources, const ValidationConfig& config, int64_t vocab_size, int32_t eod_id,
-             const Tokenizer* tokenizer);
+  Validation(const std::vector<DataSource>& sources, const ValidationConfig& config,
+             int64_t vocab_size, int32_t eod_id, const Tokenizer* tokenizer);
 
   bool empty() const { return datasets_.empty(); }
-  /// Scores every sequence once, spread over the ranks; the same result on every rank, whatever their
-  /// number (up to rounding). Collective.
+  /// Scores every sequence once, spread over the ranks; the same result on every rank, whatever
+  /// their number (up to rounding). Collective.
   std::vector<DomainLoss> run(MoeTransformer& model, const dist::World& world) const;
 
  private:

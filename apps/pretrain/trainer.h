@@ -26,13 +26,14 @@ struct TrainerOptions {
 
 class Trainer {
  public:
-  /// Opens the data, builds the model and opens the run folder (resuming where asked). Everything that
-  /// can be wrong with the input is found here, before the folder is touched. Collective.
+  /// Opens the data, builds the model and opens the run folder (resuming where asked). Everything
+  /// that can be wrong with the input is found here, before the folder is touched. Collective.
   Trainer(const RunConfig& config, const TrainerOptions& options, const dist::World& world);
 
   enum class End { finished, stopped };
   /// Trains to the end of the token budget, or until a signal or the time limit; saves either way.
-  /// @throws RunError after too many skipped steps in a row, or when a checkpoint cannot be written.
+  /// @throws RunError after too many skipped steps in a row, or when a checkpoint cannot be
+  /// written.
   End run();
 
   /// The last endpoint of the run as in endpoints.jsonl (null when stopped early).
@@ -47,7 +48,8 @@ class Trainer {
   std::vector<ModelInput> next_batches();
   void step(const ScheduleConfig& schedule, int64_t branch_tokens);
   void train_to(int64_t last_step, const ScheduleConfig& schedule, int64_t branch_tokens);
-  void log(const StepMetrics& metrics, double lr, double seconds, int64_t total_steps, int64_t branch_tokens);
+  void log(const StepMetrics& metrics, double lr, double seconds, int64_t total_steps,
+           int64_t branch_tokens);
   void evaluate_and_log(int64_t branch_tokens);
   void finish_branch(int64_t end_tokens);
   void save();

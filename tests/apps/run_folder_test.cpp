@@ -91,9 +91,6 @@ BOOST_AUTO_TEST_CASE(only_folders_named_step_n_count_as_checkpoints) {
   const auto found = folder().list_checkpoints();
   BOOST_REQUIRE_EQUAL(found.size(), 1u);
   BOOST_TEST(found[0].step == 3);
-  BOOST_TEST(fs::path(folder().temporary_checkpoint(9)).filename() == ".partial-step-9");
-  BOOST_TEST(folder().remove_temporary_checkpoints() == 1);
-  BOOST_TEST(!fs::exists(folder().temporary_checkpoint(9)));
   BOOST_TEST(fs::exists(folder().checkpoint(3)));
 }
 
@@ -101,19 +98,6 @@ BOOST_AUTO_TEST_CASE(a_file_in_the_way_is_an_input_error) {
   fs::create_directories("run_folder_test");
   std::ofstream(config.run.dir) << "a file";
   BOOST_CHECK_THROW(open_run_folder(config, RunMode::fresh), IoError);
-}
-
-BOOST_AUTO_TEST_CASE(an_atomic_write_replaces_the_whole_file_or_names_the_reason) {
-  fs::create_directories("run_folder_test");
-  const std::string path = "run_folder_test/text";
-  write_file_atomically(path, "first");
-  write_file_atomically(path, "second");
-  BOOST_TEST(read_text_file(path) == "second");
-  BOOST_TEST(!fs::exists(path + ".partial"));
-  BOOST_CHECK_EXCEPTION(
-      write_file_atomically("run_folder_test/none/text", "x"), IoError, [](const IoError& error) {
-        return contains(error.what(), "none/text: cannot be written: No such file");
-      });
 }
 
 BOOST_AUTO_TEST_SUITE_END()

@@ -1,0 +1,92 @@
+// smelt-pretrain: trains a looped MoE transformer from a configuration; see --help.
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+
+#include <omp.h>
+
+#include "apps/common/parallel.h"
+#include "apps/pretrain/trainer.h"
+#include "dist/collectives.h"
+#include "dist/environment.h"
+
+namespace smelt {
+namespace {
+
+/// One page on what is about to run.
+void print_summary(const RunConfig& config, const dist::World& world, int threads) {
+  const double context = double(config.train.seq_len + 1) / 2;
+  const Budget budget = budget_of(config.model, context);
+  std::fprintf(
+      stderr,
+      "model   %lld layers, %lld executed, hidden %lld, %lld experts top-%lld: %s parameters (%s "
+      "without "
+      "embeddings, %s active)\n"
+      "budget  F %.4g FLOPs per token at full context, KV %lld values per token\n"
+      "layout  %d ranks = %d data x %d expert parallel, %d threads each, dtype %s\n"
+      "run     %lld steps of %s tokens to %s tokens in %s\n",
+      static_cast<long long>(config.model.num_layers),
+      static_cast<long long>(budget.executed_depth),
+      static_cast<long long>(config.model.hidden_size),
+      static_cast<long long>(config.model.num_experts), static_cast<long long>(config.model.top_k),
+      human_count(double(budget.params_total)).c_str(),
+      human_count(double(budget.params_non_embedding)).c_str(),
+      human_count(double(budget.params_active)).c_str(), budget.flops_per_token,
+      static_cast<long long>(budget.kv_values_per_token), world.world().size(),
+      world.world().size() / world.expert_parallel().size(), world.expert_parallel().size(),
+      threads, to_text(config.train.dtype), static_cast<long long>(config.total_steps()),
+      human_count(double(config.tokens_per_step())).c_str(),
+      human_count(double(config.train.tokens)).c_str(), config.run.dir.c_str());
+}
+
+int pretrain(const Arguments& arguments) {
+  const LoadedConfig loaded = arguments.config();
+  const RunConfig& config = loaded.config;
+  const int ranks = dist::World(1).world().size();
+  validate(loaded, ranks);
+  const dist::World world(int(config.dist.expert_parallel));
+  const bool first = world.world().rank() == 0;
+
+  const dist::CoreShare share = dist::core_share(world.world());
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) omp_set_num_threads(share.threads_per_rank());
+  const std::string warning = dist::binding_warning(omp_get_max_threads(), share);
+  if (first && !warning.empty()) std::fprintf(stderr, "warning: %s\n", warning.c_str());
+
+  SMELT_CHECK(ConfigError, !(arguments.flag("resume") && arguments.flag("overwrite")),
+              "--resume and --overwrite exclude each other");
+  TrainerOptions options;
+  options.mode = arguments.flag("resume")      ? RunMode::resume
+                 : arguments.flag("overwrite") ? RunMode::overwrite
+                                               : RunMode::fresh;
+  options.accept_changes = arguments.flag("accept-changes");
+  options.max_skipped_steps = arguments.integer("max-skipped-steps");
+  install_stop_signals();
+  Trainer trainer(config, options, world);
+  if (first) print_summary(config, world, omp_get_max_threads());
+  const Trainer::End end = trainer.run();
+  if (first && end == Trainer::End::stopped) {
+    std::fprintf(stderr, "stopped by %s; go on with --resume\n",
+                 *stop_signal_name() ? stop_signal_name() : "run.time_limit");
+  }
+  if (first && arguments.json()) std::cout << json_line(trainer.endpoint()) << "\n";
+  return 0;
+}
+
+}  // namespace
+}  // namespace smelt
+
+int main(int argc, char** argv) {
+  smelt::OptionTable options(
+      "pretrain",
+      "Trains a (looped) mixture-of-experts transformer. Start it with mpirun to use several "
+      "ranks: mpirun -n 2 --bind-to none smelt-pretrain --config FILE");
+  options.with_config();
+  options.flag("resume", "go on from the latest whole checkpoint in run.dir");
+  options.flag("overwrite", "remove the earlier run in run.dir and begin again");
+  options.flag("accept-changes",
+               "resume although settings or data that shape the run have changed");
+  options.integer("max-skipped-steps", 20, 1, 1000000, "steps",
+                  "end with an error after this many steps in a row with a loss or gradient that "
+                  "is not finite");
+  return smelt::run_parallel(argc, argv, options, smelt::pretrain);
+}
