@@ -117,8 +117,9 @@ bool Evaluation::visits_overridden() const {
 std::string run_folder_of(const std::string& checkpoint) {
   const fs::path path = fs::absolute(checkpoint).lexically_normal();
   const fs::path folder = path.has_filename() ? path : path.parent_path();
-  const bool inside = folder.filename().string().starts_with("step-") &&
-                      folder.parent_path().filename() == "checkpoints";
+  const std::string name = folder.filename().string(), parent = folder.parent_path().filename();
+  const bool inside = (parent == "checkpoints" && name.starts_with("step-")) ||
+                      (parent == "branches" && name.starts_with("tokens-"));
   return inside ? folder.parent_path().parent_path().string() : "";
 }
 

@@ -53,7 +53,8 @@ using TextSink = std::function<void(const std::string&)>;
 Evaluation evaluate_checkpoint(const std::string& path, const EvalOptions& options,
                                const dist::World& world, const TextSink& on_text = {});
 
-/// The run folder that a checkpoint folder belongs to (RUN/checkpoints/step-N), or empty.
+/// The run folder that a checkpoint folder belongs to (RUN/checkpoints/step-N or
+/// RUN/branches/tokens-N), or empty.
 std::string run_folder_of(const std::string& checkpoint);
 
 }  // namespace smelt

@@ -1,16 +1,19 @@
 #include "apps/eval/program.h"
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <iostream>
 
 #include <boost/json.hpp>
+#include <omp.h>
 
 #include "apps/common/metrics.h"
 #include "apps/common/run_folder.h"
 #include "apps/eval/curves.h"
 #include "apps/eval/evaluation.h"
 #include "apps/eval/report.h"
+#include "dist/environment.h"
 
 namespace smelt {
 namespace {
@@ -34,6 +37,10 @@ void draw_curves(const EvalOptions& options, const std::vector<Evaluation>& eval
 int run_eval(const EvalOptions& options) {
   const dist::World world(int(options.expert_parallel));
   const bool first = world.world().rank() == 0;
+  const dist::CoreShare share = dist::core_share(world.world());
+  if (std::getenv("OMP_NUM_THREADS") == nullptr) omp_set_num_threads(share.threads_per_rank());
+  const std::string warning = dist::binding_warning(omp_get_max_threads(), share);
+  if (first && !warning.empty()) std::fprintf(stderr, "warning: %s\n", warning.c_str());
   TextSink on_text;
   if (first && !options.json)
     on_text = [](const std::string& piece) { std::cout << piece << std::flush; };
