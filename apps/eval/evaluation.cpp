@@ -30,6 +30,12 @@ double median_speed(const std::string& run_folder) {
   return *middle;
 }
 
+/// The last name of a path, whether it ends in a slash or is "." or not.
+std::string last_name(const std::string& path) {
+  const fs::path whole = fs::absolute(path).lexically_normal();
+  return (whole.has_filename() ? whole : whole.parent_path()).filename().string();
+}
+
 /// config.ini of the checkpoint, if it has one.
 std::optional<RunConfig> training_config(const std::string& checkpoint) {
   const std::string path = checkpoint + "/config.ini";
@@ -128,8 +134,10 @@ Evaluation evaluate_checkpoint(const std::string& path, const EvalOptions& optio
   Evaluation result;
   result.checkpoint = resolve_checkpoint(path);
   result.run_folder = run_folder_of(result.checkpoint);
-  const std::string& named = result.run_folder.empty() ? result.checkpoint : result.run_folder;
-  result.name = fs::path(named).lexically_normal().filename().string();
+  result.name = last_name(path);
+  // A checkpoint named by itself: the run's name tells more than the step alone.
+  if (result.checkpoint == path && !result.run_folder.empty())
+    result.name = last_name(result.run_folder) + "/" + result.name;
   const ModelJson json = read_model_json(result.checkpoint);
   result.model = json.config;
   apply_visits(options, &result);

@@ -25,9 +25,9 @@ struct Generation {
 /// What was measured, with everything that the numbers depend on.
 struct Evaluation {
   static constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  std::string name;                     // for tables: the run folder's or the checkpoint's own name
-  std::string checkpoint;               // the folder that was read
-  std::string run_folder;               // the run that it belongs to; empty if none
+  std::string name;        // for tables: RUN, or RUN/step-N when the checkpoint itself was named
+  std::string checkpoint;  // the folder that was read
+  std::string run_folder;  // the run that it belongs to; empty if none
   std::optional<int64_t> step, tokens;  // of training; unset without trainer_state.json
   ModelConfig model;                    // as evaluated
   int64_t trained_visits = 1;           // differs from the plan's visits only by --visits

@@ -1,5 +1,6 @@
 #include "apps/eval/program.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -25,7 +26,11 @@ void draw_curves(const EvalOptions& options, const std::vector<Evaluation>& eval
         !e.run_folder.empty() && std::filesystem::exists(RunFolder(e.run_folder).metrics());
     SMELT_CHECK(ConfigError, logged,
                 "--figure: " << e.checkpoint << " belongs to no run folder with metrics.jsonl");
-    runs.push_back({e.name, e.run_folder});
+    const bool drawn = std::any_of(runs.begin(), runs.end(), [&](const CurveSource& run) {
+      return run.run_folder == e.run_folder;
+    });
+    if (!drawn)
+      runs.push_back({std::filesystem::path(e.run_folder).filename().string(), e.run_folder});
   }
   const Figure figure = loss_curves(runs);
   for (const std::string& path : options.figures)

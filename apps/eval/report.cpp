@@ -14,9 +14,9 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr size_t kLabel = 28;
-constexpr size_t kColumn = 23;
-constexpr size_t kPerBlock = 3;  // 28 + 3 * 23 = 97 columns
+constexpr size_t kLabel = 26;
+constexpr size_t kColumn = 24;
+constexpr size_t kPerBlock = 3;  // 26 + 3 * 24 = 98 columns
 
 template <typename Number>
 json::value or_null(const std::optional<Number>& value) {
@@ -170,7 +170,7 @@ std::string block_table(const std::vector<Evaluation>& columns, bool with_ratio)
             [](const Evaluation& e) { return std::to_string(e.budget.executed_depth); });
   block.budget_row("F  training FLOPs/token",
                    [](const Evaluation& e) { return e.budget.flops_per_token; });
-  block.budget_row("N  parameters w/o embedding",
+  block.budget_row("N  params w/o embedding",
                    [](const Evaluation& e) { return double(e.budget.params_non_embedding); });
   block.budget_row("KV values/token",
                    [](const Evaluation& e) { return double(e.budget.kv_values_per_token); });

@@ -38,6 +38,7 @@ BOOST_AUTO_TEST_CASE(a_run_folder_is_scored_as_its_config_says) {
   const Evaluation e = evaluate(make_run(scratch, "run", 2));
   BOOST_TEST(e.name == "run");
   BOOST_TEST(e.checkpoint == scratch.path("run/checkpoints/step-7"));
+  BOOST_TEST(evaluate(e.checkpoint).name == "run/step-7");
   BOOST_TEST(e.step.value() == 7);
   BOOST_TEST(e.tokens.value() == 448);
   BOOST_TEST(e.seq_len == kSeqLen);
@@ -141,8 +142,8 @@ BOOST_AUTO_TEST_CASE(the_table_fits_and_names_the_ratios_of_two) {
                                        evaluate(make_run(scratch, "smelt", 2))};
   const std::string table = evaluations_table(two);
   for (const char* part :
-       {"baseline", "smelt", "F  training FLOPs/token", "N  parameters", "KV values/token",
-        "overall", "code", "web", "training tokens/s", "bits/byte"})
+       {"baseline", "smelt", "F  training FLOPs/token", "N  params", "KV values/token", "overall",
+        "code", "web", "training tokens/s", "bits/byte"})
     BOOST_TEST(table.find(part) != std::string::npos, part << " is missing");
   size_t ratios = 0;
   for (const std::string& line : lines_of(table)) {
