@@ -374,6 +374,10 @@ std::vector<std::string> Arguments::list(const std::string& name) const {
   return items;
 }
 
+std::vector<std::string> Arguments::values(const std::string& name) const {
+  return given(name) ? values_.at(name) : std::vector<std::string>{};
+}
+
 std::string Arguments::config_file() const { return table_.takes_config() ? text("config") : ""; }
 
 LoadedConfig Arguments::config() const {

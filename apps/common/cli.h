@@ -93,6 +93,8 @@ class Arguments {
   int64_t integer(const std::string& name) const;
   double number(const std::string& name) const;
   std::vector<std::string> list(const std::string& name) const;
+  /// The values of a list option as they were given, not split at commas.
+  std::vector<std::string> values(const std::string& name) const;
 
   /// --json: print one JSON document on stdout, everything else on stderr.
   bool json() const { return flag("json"); }
