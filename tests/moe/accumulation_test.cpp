@@ -61,7 +61,8 @@ BOOST_AUTO_TEST_CASE(in_f32_they_agree_to_rounding) {
     for (const ModelInput& input : inputs) backward(training_loss(*model, input, kAll, totals));
     return gradients_of(*model);
   };
-  check_named_close(gradients(1), gradients(8), 1e-6);
+  // Terms of 64 tokens summed in another order: 64 u.
+  check_named_close(gradients(1), gradients(8), 64 * unit_roundoff(DType::f32));
 }
 
 BOOST_AUTO_TEST_CASE(the_loss_is_the_mean_over_all_targets) {  // CASES 1, 15
