@@ -17,7 +17,7 @@
 
 #include "apps/prepare/extract.h"
 #include "apps/prepare/output.h"
-#include "apps/prepare/process.h"
+#include "apps/common/process.h"
 #include "apps/prepare/tar_reader.h"
 #include "tensor/error.h"
 

@@ -5,6 +5,7 @@
 
 #include <boost/json.hpp>
 
+#include "apps/common/cli.h"
 #include "apps/common/text_source.h"
 #include "apps/common/tokenizer.h"
 #include "apps/prepare/corpus.h"
@@ -67,7 +68,7 @@ int run(int argc, char** argv) {
     return 0;
   }
   if (options.version) {
-    std::cout << "smelt-prepare " << kVersion << '\n';
+    std::cout << version_text() << '\n';
     return 0;
   }
   const ByteTokenizer tokenizer;
@@ -96,17 +97,4 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace smelt
 
-int main(int argc, char** argv) {
-  try {
-    return smelt::run(argc, argv);
-  } catch (const smelt::ConfigError& e) {
-    std::cerr << "error: " << e.what() << '\n';
-    return 2;
-  } catch (const smelt::IoError& e) {
-    std::cerr << "error: " << e.what() << '\n';
-    return 2;
-  } catch (const std::exception& e) {
-    std::cerr << "error: " << e.what() << '\n';
-    return 1;
-  }
-}
+int main(int argc, char** argv) { return smelt::main_guard(argc, argv, "prepare", smelt::run); }

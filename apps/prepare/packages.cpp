@@ -4,7 +4,8 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "apps/prepare/process.h"
+#include "apps/common/process.h"
+#include "apps/common/sha256.h"
 #include "apps/prepare/text_bytes.h"
 #include "tensor/error.h"
 
@@ -75,22 +76,6 @@ class Cache {
 };
 
 }  // namespace
-
-std::vector<std::string> sha256_of_files(const std::vector<std::string>& paths) {
-  if (paths.empty()) return {};
-  std::vector<std::string> command{"sha256sum", "--"};
-  command.insert(command.end(), paths.begin(), paths.end());
-  const CommandResult result = run_command(command, "");
-  SMELT_CHECK(RunError, result.exit_code == 0, "sha256sum: " << reason(result.output));
-  std::vector<std::string> hashes;
-  for (std::string_view line : split_at(result.output, "\n")) {
-    if (line.starts_with('\\')) line.remove_prefix(1);  // marks an escaped file name
-    if (line.size() > 64) hashes.emplace_back(line.substr(0, 64));
-  }
-  SMELT_CHECK(RunError, hashes.size() == paths.size(),
-              "sha256sum: " << hashes.size() << " hashes for " << paths.size() << " files");
-  return hashes;
-}
 
 std::vector<std::string> fetch_packages(const std::vector<PackageInfo>& packages,
                                         const std::string& cache, const Report& report) {

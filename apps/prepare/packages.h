@@ -12,11 +12,6 @@ namespace smelt {
 /// Called with a line about what is being done.
 using Report = std::function<void(const std::string& line)>;
 
-/// SHA-256 of files, as lower-case hex. Done by sha256sum: wherever dpkg and apt are, coreutils is,
-/// so no further library is needed for it.
-/// @throws RunError naming the tool's message.
-std::vector<std::string> sha256_of_files(const std::vector<std::string>& paths);
-
 /// Makes sure that folder `cache` holds every package with its right hash: good files are kept,
 /// others are fetched by `apt-get download NAME=VERSION` (after one `apt-get update` if that
 /// fails). Returns their paths in the order given.

@@ -13,7 +13,6 @@
 
 #include "apps/common/config_schema.h"
 #include "apps/common/signals.h"
-#include "apps/common/threads.h"
 
 using namespace smelt;
 
@@ -234,14 +233,6 @@ BOOST_AUTO_TEST_CASE(commands_are_chosen_by_the_first_word) {
   const Outcome wrong = run_words({"mach"});
   BOOST_TEST(wrong.code == 2);
   BOOST_TEST(contains(wrong.err, "smelt-plan: error: unknown command 'mach'; did you mean match?"));
-}
-
-BOOST_AUTO_TEST_CASE(too_few_cores_for_the_threads_are_told_with_the_remedy) {
-  BOOST_TEST(usable_cores() > 0);
-  BOOST_TEST(thread_warning(2, 2, 1, 2) == "");
-  BOOST_TEST(contains(thread_warning(8, 1, 2, 8), "--bind-to none"));
-  BOOST_TEST(contains(thread_warning(2, 2, 2, 2), "OMP_NUM_THREADS=1"));
-  BOOST_TEST(contains(thread_warning(4, 16, 8, 16), "OMP_NUM_THREADS=2"));
 }
 
 BOOST_AUTO_TEST_CASE(stop_signals_set_the_flag_and_a_second_interrupt_ends_the_process) {

@@ -11,7 +11,7 @@
 #include "apps/common/tokenizer.h"
 #include "apps/prepare/options.h"
 #include "apps/prepare/output.h"
-#include "apps/prepare/process.h"
+#include "apps/common/process.h"
 #include "tensor/error.h"
 #include "tests/apps/data_files.h"
 
@@ -269,7 +269,7 @@ BOOST_AUTO_TEST_CASE(the_program_prepares_files_and_sets_exit_codes) {
 
   const CommandResult bad = run({"--input", "bad.jsonl", "--out", out, "--domain", "other"});
   BOOST_TEST(bad.exit_code == 2);
-  BOOST_TEST(bad.output.starts_with("error: bad.jsonl:2: not valid JSON"));
+  BOOST_TEST(bad.output.starts_with("smelt-prepare: error: bad.jsonl:2: not valid JSON"));
   BOOST_TEST(std::count(bad.output.begin(), bad.output.end(), '\n') == 1);
   BOOST_TEST(!std::filesystem::exists(out + "/other.train.bin"));
   BOOST_TEST(!std::filesystem::exists(out + "/other.train.bin.tmp"));

@@ -5,7 +5,7 @@
 #include "apps/prepare/clean.h"
 #include "apps/prepare/extract.h"
 #include "apps/prepare/html_text.h"
-#include "apps/prepare/process.h"
+#include "apps/common/process.h"
 #include "apps/prepare/tar_reader.h"
 #include "apps/prepare/text_bytes.h"
 #include "tensor/error.h"

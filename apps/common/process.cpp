@@ -1,4 +1,4 @@
-#include "apps/prepare/process.h"
+#include "apps/common/process.h"
 
 #include <array>
 #include <cerrno>
