@@ -88,7 +88,7 @@ test: build ## build, run all suites; the last line is "N passed, M failed"
 	@$(call run_suites,$(BUILD))
 
 bench: build ## measure a training step and print it against the machine's matrix rate
-	@$(BUILD)/bin/smelt-bench
+	@$(BUILD)/bin/smelt-bench --out $(BUILD)/bench.json
 
 asan: deps ## the suites under AddressSanitizer and UndefinedBehaviorSanitizer (build-asan/)
 	@cmake -S . -B build-asan -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSMELT_SANITIZE=address,undefined $(CMAKE_FLAGS)

@@ -31,6 +31,11 @@ struct Node {
   BackwardFunction backward;
   bool walked = false;
 
+  Node() = default;
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+  ~Node();
+
   static void add(Gradient& sum, const Tensor& term);
 };
 
@@ -51,6 +56,29 @@ const Tensor& Meta::accumulator() {
   if (!grad.defined())
     grad = Tensor::zeros(data.shape(), {accumulation_dtype(data.dtype()), data.device()});
   return grad;
+}
+
+/// What a node dropped without backward() holds is freed from a list: freeing it in nested
+/// destructors would overflow the stack on a long graph.
+Node::~Node() {
+  struct Remains {
+    std::vector<Edge> inputs;
+    BackwardFunction backward;
+  };
+  thread_local std::vector<Remains>* waiting = nullptr;
+  if (inputs.empty() && !backward) return;
+  if (waiting != nullptr) {
+    waiting->push_back({std::move(inputs), std::move(backward)});
+    return;
+  }
+  std::vector<Remains> list;
+  list.push_back({std::move(inputs), std::move(backward)});
+  waiting = &list;
+  while (!list.empty()) {
+    const Remains last = std::move(list.back());
+    list.pop_back();
+  }
+  waiting = nullptr;
 }
 
 void Node::add(Gradient& sum, const Tensor& term) {
@@ -102,6 +130,8 @@ void Variable::set_grad(Tensor buffer) const {
               "set_grad: needs a leaf that requires a gradient");
   check_shape("set_grad", "buffer", buffer, data().shape());
   check_dtype("set_grad", "buffer", buffer, accumulation_dtype(dtype()));
+  SMELT_CHECK(ShapeError, buffer.is_contiguous(),
+              "set_grad: buffer of shape " << to_string(buffer.shape()) << " must be contiguous");
   meta_->grad = std::move(buffer);
 }
 
@@ -178,9 +208,8 @@ void backward(const std::vector<Variable>& roots, const std::vector<Tensor>& gra
     if (grads[i].defined()) check_shape("backward", "gradient", grads[i], roots[i].shape());
     if (roots[i].meta_->node) {
       visit(roots[i].meta_->node);
-      Node::add(roots[i].meta_->node->grads[roots[i].meta_->output], grads[i]);
-    } else if (grads[i].defined()) {
-      add_scaled_(roots[i].meta_->accumulator(), grads[i], 1.0);
+    } else {
+      ++uses[roots[i].meta_.get()];
     }
   }
   for (size_t i = 0; i < order.size(); ++i) {
@@ -196,6 +225,20 @@ void backward(const std::vector<Variable>& roots, const std::vector<Tensor>& gra
     Depth() { ++backward_depth; }
     ~Depth() { --backward_depth; }
   } depth;
+  const auto count_use = [&](Meta& leaf) {
+    if (--uses[&leaf] == 0 && backward_depth == 1 && leaf.ready_hook) leaf.ready_hook();
+  };
+  // Only now, after all checks: a refused call leaves every gradient as it was.
+  for (size_t i = 0; i < roots.size(); ++i) {
+    if (!roots[i].requires_grad()) continue;
+    Meta& root = *roots[i].meta_;
+    if (root.node) {
+      Node::add(root.node->grads[root.output], grads[i]);
+    } else {
+      if (grads[i].defined()) add_scaled_(root.accumulator(), grads[i], 1.0);
+      count_use(root);
+    }
+  }
   for (std::shared_ptr<Node>& node : order) {
     std::vector<Tensor> outputs;
     bool any = false;
@@ -219,8 +262,7 @@ void backward(const std::vector<Variable>& roots, const std::vector<Tensor>& gra
       if (edge.node) Node::add(edge.node->grads[edge.output], inputs[i]);
       if (!edge.leaf) continue;
       if (inputs[i].defined()) add_scaled_(edge.leaf->accumulator(), inputs[i], 1.0);
-      if (--uses[edge.leaf.get()] == 0 && backward_depth == 1 && edge.leaf->ready_hook)
-        edge.leaf->ready_hook();
+      count_use(*edge.leaf);
     }
     node->inputs.clear();
     node.reset();
@@ -256,8 +298,9 @@ std::vector<Variable> checkpoint(const Function& f, const std::vector<Variable>&
   std::vector<Variable> plain;
   std::vector<bool> wanted;
   for (const Variable& input : inputs) {
-    plain.push_back(input.detach());
-    wanted.push_back(input.requires_grad());
+    // A leaf takes its gradients itself, in the precision and order of the plain graph.
+    plain.push_back(input.is_leaf() ? input : input.detach());
+    wanted.push_back(input.requires_grad() && !input.is_leaf());
   }
   const size_t num_edges = edges.size();
   return record("checkpoint", outputs, edges,

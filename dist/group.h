@@ -50,6 +50,9 @@ class World {
   /// on every rank unless expert_parallel >= 1 divides the number of ranks.
   explicit World(int expert_parallel, int64_t chunk_elements = kDefaultChunkElements);
 
+  /// This process alone, also inside a run of many ranks: the serial side of a comparison. Local.
+  static World single() { return World(); }
+
   /// All ranks: attention, norms, router and embeddings are reduced here.
   const Group& world() const { return world_; }
   /// Consecutive ranks among which the experts are split.
@@ -58,6 +61,8 @@ class World {
   const Group& expert_data() const { return expert_data_; }
 
  private:
+  World() = default;
+
   Group world_;
   Group expert_parallel_;
   Group expert_data_;

@@ -18,15 +18,15 @@ ExecutionPlan::ExecutionPlan(int64_t num_layers, const LoopConfig& loop) : num_l
               "loop.start = " << loop.start << " must be -1 (centred) or a layer from 0");
   SMELT_CHECK(ConfigError, std::isfinite(loop.scale) && loop.scale >= 0,
               "loop.scale = " << loop.scale << " must be 0 (1 / visits) or positive");
+  SMELT_CHECK(
+      ConfigError, loop.layers == 0 || loop.start <= num_layers - loop.layers,
+      "loop.start + loop.layers = " << loop.start << " + " << loop.layers
+                                    << " must not exceed model.num_layers = " << num_layers);
   if (loop.layers > 0) {
     span_begin_ = loop.start < 0 ? (num_layers - loop.layers) / 2 : loop.start;
     span_end_ = span_begin_ + loop.layers;
     visits_ = loop.visits;
   }
-  SMELT_CHECK(
-      ConfigError, span_end_ <= num_layers,
-      "loop.start + loop.layers = " << loop.start << " + " << loop.layers
-                                    << " must not exceed model.num_layers = " << num_layers);
   const double scale = loop.scale > 0 ? loop.scale : 1.0 / double(visits_);
 
   std::vector<int64_t> first_slot(size_t(num_layers), 0);  // slot of each layer's visit 0

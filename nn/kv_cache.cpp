@@ -17,7 +17,12 @@ int64_t KvCache::bytes_per_token() const {
 }
 
 void KvCache::write(int64_t slot, const Tensor& k, const Tensor& v) const {
+  SMELT_CHECK(ShapeError, 0 <= slot && slot < slots(),
+              "KvCache: slot " << slot << " must be in [0, " << slots() << ")");
+  check_rank("KvCache", "k", k, 4);
   const int64_t n = k.dim(1);
+  for (const auto& [name, x] : {std::pair<const char*, const Tensor&>("k", k), {"v", v}})
+    check_shape("KvCache", name, x, {batch(), n, keys_[0].dim(2), keys_[0].dim(3)});
   for (int64_t b = 0; b < batch(); ++b) {
     const int64_t at = lengths_[size_t(b)];
     SMELT_CHECK(ShapeError, at + n <= capacity_,
@@ -34,8 +39,8 @@ void KvCache::advance(const std::vector<int64_t>& counts) {
     SMELT_CHECK(ShapeError, counts[b] >= 0 && lengths_[b] + counts[b] <= capacity_,
                 "KvCache: length " << lengths_[b] << " + " << counts[b]
                                    << " is outside the capacity of " << capacity_);
-    lengths_[b] += counts[b];
   }
+  for (size_t b = 0; b < counts.size(); ++b) lengths_[b] += counts[b];
 }
 
 }  // namespace smelt

@@ -24,7 +24,7 @@ class KvCache {
   int64_t bytes_per_token() const;
 
   /// Stores k, v [B, n, K, D] of n new positions behind each sequence's length, without moving it.
-  /// @throws ShapeError when a sequence would pass the capacity.
+  /// @throws ShapeError for a wrong slot or shape, or when a sequence would pass the capacity.
   void write(int64_t slot, const Tensor& k, const Tensor& v) const;
   /// All keys and values of a slot, [B, capacity, K, D]; positions never written hold garbage.
   const Tensor& keys(int64_t slot) const { return keys_[size_t(slot)]; }

@@ -19,7 +19,11 @@ Parameter& ParameterStore::add(Parameter parameter, Shape shape) {
   }
   if (parameter.pieces.empty()) parameter.pieces.push_back({parameter.name, 0, shape});
   int64_t end = 0;
+  std::unordered_set<std::string> names;
   for (const TensorPiece& piece : parameter.pieces) {
+    SMELT_CHECK(
+        ConfigError, !piece_names_.contains(piece.name) && names.insert(piece.name).second,
+        "parameter '" << parameter.name << "': piece '" << piece.name << "' exists already");
     SMELT_CHECK(ShapeError, piece.begin == end,
                 "parameter '" << parameter.name << "': piece '" << piece.name << "' begins at "
                               << piece.begin << ", not " << end);
@@ -29,6 +33,7 @@ Parameter& ParameterStore::add(Parameter parameter, Shape shape) {
               "parameter '" << parameter.name << "': pieces hold " << end << " elements, shape is "
                             << to_string(shape));
   parameter.value = Variable(Tensor::zeros(std::move(shape), {dtype_, device_}), true);
+  piece_names_.merge(names);
   parameters_.push_back(std::move(parameter));
   return parameters_.back();
 }

@@ -7,6 +7,7 @@
 
 #include <deque>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "autograd/variable.h"
@@ -43,8 +44,8 @@ class ParameterStore {
   ParameterStore(DType dtype, Device device) : dtype_(dtype), device_(device) {}
 
   /// Adds a parameter of this shape. Without pieces it is one tensor of its own name.
-  /// @throws ConfigError for a name used twice, ShapeError for pieces that do not tile the
-  /// parameter.
+  /// @throws ConfigError for a name of a parameter or piece used twice, ShapeError for pieces that
+  /// do not tile the parameter.
   Parameter& add(Parameter parameter, Shape shape);
   std::vector<Parameter*> all();
   std::vector<Variable> variables() const;
@@ -61,6 +62,7 @@ class ParameterStore {
   DType dtype_;
   Device device_;
   std::deque<Parameter> parameters_;  // stable addresses
+  std::unordered_set<std::string> piece_names_;
 };
 
 }  // namespace smelt

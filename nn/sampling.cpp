@@ -25,8 +25,9 @@ int32_t sample_token(const std::vector<float>& logits, const SamplingConfig& con
     return std::isnan(a) ? !std::isnan(b)
                          : a < b;  // NaN ranks below everything; first maximum wins
   });
-  SMELT_CHECK(RunError, best != logits.end() && std::isfinite(*best),
-              "sampling: no finite logit among " << logits.size());
+  SMELT_CHECK(RunError, best != logits.end(), "sampling: no logits");
+  SMELT_CHECK(RunError, std::isfinite(*best),
+              "sampling: the largest of " << logits.size() << " logits is " << *best);
   if (config.temperature == 0) return int32_t(best - logits.begin());
 
   std::vector<int32_t> ids(logits.size());

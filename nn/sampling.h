@@ -18,7 +18,7 @@ void validate(const SamplingConfig& config);
 
 /// Token id for logits [V]. Greedy ties go to the lowest id. Otherwise token number `index` of
 /// sequence `sequence` always gets the same random number for the same seed.
-/// @throws RunError when no logit is finite.
+/// NaN is never chosen. @throws RunError when the largest other logit is not finite.
 int32_t sample_token(const std::vector<float>& logits, const SamplingConfig& config,
                      uint64_t sequence, uint64_t index);
 

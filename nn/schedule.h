@@ -13,7 +13,8 @@ struct ScheduleConfig {
   Schedule schedule = Schedule::wsd;
   double lr = 1e-3;           // peak
   double min_lr_ratio = 0.1;  // minimum / peak
-  int64_t warmup_steps = 0;   // step s <= warmup_steps has lr * s / warmup_steps
+  int64_t warmup_steps = 0;   // step s <= warmup_steps has lr * s / warmup_steps; 0 is as 1: the
+                              // first step is at the peak
   int64_t total_steps = 1;
   int64_t decay_steps = 0;  // of wsd
 };

@@ -1,0 +1,1 @@
+// Stands for the precompiled Boost.Test headers (tests/CMakeLists.txt); holds no code.
