@@ -15,6 +15,7 @@
 #include "apps/eval/evaluation.h"
 #include "apps/eval/report.h"
 #include "dist/environment.h"
+#include "dist/group.h"
 
 namespace smelt {
 namespace {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include "apps/eval/options.h"
-#include "dist/group.h"
 
 namespace smelt {
 
