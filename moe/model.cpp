@@ -116,8 +116,8 @@ MoeTransformer::MoeTransformer(const ModelConfig& config, DType dtype, const dis
       norm_(store_, "model.norm.weight", config.hidden_size, config.norm_eps),
       head_(config.tie_embeddings
                 ? nullptr
-                : std::make_unique<Embedding>(store_, "lm_head.weight", config.vocab_size,
-                                              config.hidden_size, config.init_std)),
+                : std::make_unique<Linear>(store_, "lm_head.weight", config.hidden_size,
+                                           config.vocab_size, config.init_std)),
       rotary_(rotary_table(config.max_seq_len, config.head_dim, config.rope_theta,
                            accumulation_dtype(dtype))),
       biases_(size_t(plan_.executed_depth())),

@@ -85,7 +85,7 @@ class MoeTransformer {
   Embedding embedding_;
   std::vector<std::unique_ptr<Layer>> layers_;
   RmsNormModule norm_;
-  std::unique_ptr<Embedding> head_;  // absent when tied
+  std::unique_ptr<Linear> head_;  // absent when tied
   RotaryTable rotary_;
   Recompute recompute_ = Recompute::none;
   std::vector<Tensor> biases_;

@@ -33,7 +33,7 @@ void AdamW::step(double lr, double grad_scale) {
             .beta1 = config_.beta1,
             .beta2 = config_.beta2,
             .eps = config_.eps,
-            .weight_decay = spans_[i].decay ? config_.weight_decay : 0.0,
+            .weight_decay = spans_[i].decay || config_.decay_all ? config_.weight_decay : 0.0,
             .grad_scale = grad_scale,
             .step = steps_});
   }

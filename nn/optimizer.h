@@ -11,6 +11,7 @@ namespace smelt {
 
 struct AdamWConfig {
   double beta1 = 0.9, beta2 = 0.95, eps = 1e-8, weight_decay = 0.1;
+  bool decay_all = false;  // spans with decay = false (norms, embeddings) too
 };
 
 /// A contiguous run of parameters that one optimizer updates.

@@ -47,6 +47,7 @@ struct OptimConfig {
   double beta2 = 0.95;
   double eps = 1e-8;
   double weight_decay = 0.1;
+  bool decay_all = false;
 };
 
 struct DataConfig {

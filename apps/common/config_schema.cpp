@@ -346,13 +346,15 @@ std::vector<ConfigKey> make_schema() {
              "added to the root of the second moment", {"epsilon", "adam_eps"}),
       number("optim", "weight_decay", FIELD(optim.weight_decay), 0, 1e3, Ends::closed, "",
              "decoupled decay of matrices", {"wd"}),
+      boolean("optim", "decay_all", FIELD(optim.decay_all),
+              "weight decay on norms and embeddings too"),
 
       source_list("data", "train", FIELD(data.train),
                   "token files to train on, domain=prefix[:weight], ..."),
       source_list("data", "valid", FIELD(data.valid),
                   "token files to evaluate on, domain=prefix, ..."),
       text("data", "tokenizer", FIELD(data.tokenizer), true, "FILE",
-           "tokenizer.json of these files; empty: none is stored with checkpoints"),
+           "tokenizer.json of these files; empty: the one beside the first training file, if any"),
 
       integer("dist", "expert_parallel", FIELD(dist.expert_parallel), 1, 65536, "ranks",
               "ranks that share the experts of a layer; divides ranks and num_experts",
