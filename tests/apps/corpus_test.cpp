@@ -7,11 +7,11 @@
 #include <boost/json.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include "apps/common/process.h"
 #include "apps/common/token_file.h"
 #include "apps/common/tokenizer.h"
 #include "apps/prepare/options.h"
 #include "apps/prepare/output.h"
-#include "apps/common/process.h"
 #include "tensor/error.h"
 #include "tests/apps/data_files.h"
 
