@@ -8,6 +8,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "apps/common/process.h"
+#include "apps/common/sha256.h"
 #include "apps/common/token_file.h"
 #include "apps/common/tokenizer.h"
 #include "apps/prepare/options.h"
