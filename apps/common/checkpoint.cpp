@@ -1,5 +1,6 @@
 #include "apps/common/checkpoint.h"
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <map>
@@ -9,6 +10,7 @@
 #include <boost/json.hpp>
 
 #include "apps/common/atomic_folder.h"
+#include "apps/common/exact_json.h"
 #include "apps/common/metrics.h"
 #include "apps/common/model_json.h"
 #include "apps/common/run_folder.h"
@@ -97,6 +99,9 @@ class ParallelWriter {
         specs.push_back(std::move(spec));
       }
     }
+    // The split into shards follows this order; it must not depend on who holds what.
+    std::sort(specs.begin(), specs.end(),
+              [](const TensorSpec& a, const TensorSpec& b) { return a.name < b.name; });
     if (group_.rank() == 0) writer_.emplace(folder, prefix, kMaxShardBytes, specs);
     std::string order;
     if (writer_) {
@@ -163,7 +168,7 @@ json::object to_json(const TrainerState& state, const RunConfig& config) {
 json::object read_state_object(const std::string& path) {
   const std::string file = path + "/trainer_state.json";
   boost::system::error_code error;
-  const json::value value = json::parse(read_text_file(file), error);
+  const json::value value = parse_json(read_text_file(file), error);
   SMELT_CHECK(IoError, !error && value.is_object(), file << ": not a JSON object");
   return value.as_object();
 }
@@ -261,7 +266,8 @@ void save_checkpoint(const std::string& path, MoeTransformer& model,
   optimizer_writer.publish();
 
   if (first) {
-    write_file(where + "/config.json", write_model_json(model.config(), eod_id));
+    write_file(where + "/config.json",
+               write_model_json(model.config(), eod_id, model.expert_bias(0).defined()));
     write_file(where + "/config.ini", write_ini(config));
     write_file(where + "/trainer_state.json", json_line(to_json(state, config)) + "\n");
     if (!tokenizer_json.empty()) write_file(where + "/tokenizer.json", tokenizer_json);

@@ -10,6 +10,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "apps/common/exact_json.h"
 #include "apps/common/output_file.h"
 #include "apps/common/run_folder.h"
 #include "tensor/error.h"
@@ -54,7 +55,7 @@ std::vector<std::string> whole_lines(const std::string& path) {
 
 json::object parse_line(const std::string& path, size_t number, const std::string& line) {
   json::error_code error;
-  const json::value value = json::parse(line, error);
+  const json::value value = parse_json(line, error);
   SMELT_CHECK(IoError, !error && value.is_object(),
               path << ":" << number << ": must be a JSON object"
                    << (error ? ": " + error.message() : std::string()));
@@ -102,7 +103,8 @@ std::vector<json::object> read_jsonl(const std::string& path) {
   return objects;
 }
 
-int64_t truncate_metrics(const std::string& path, int64_t last_step) {
+int64_t truncate_metrics(const std::string& path, int64_t last_step,
+                         const std::function<bool(const json::object&)>& keep) {
   if (!std::filesystem::exists(path)) return 0;
   const std::string before = read_text_file(path);
   const std::vector<std::string> lines = whole_lines(path);
@@ -113,7 +115,7 @@ int64_t truncate_metrics(const std::string& path, int64_t last_step) {
     const json::value* step = line.if_contains("step");
     SMELT_CHECK(IoError, step != nullptr && step->is_int64(),
                 path << ":" << i + 1 << ": \"step\" must be a whole number");
-    if (step->get_int64() <= last_step)
+    if (step->get_int64() <= last_step || (keep && keep(line)))
       kept += lines[i] + "\n";
     else
       ++dropped;

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -41,8 +42,10 @@ std::vector<boost::json::object> read_jsonl(const std::string& path);
 
 /// Keeps only the lines whose "step" is at most last_step, so that a resumed run logs each step
 /// once; rewrites beside the file and renames. A missing file is left missing.
+/// @param keep  later lines for which it returns true stay as well, e.g. those of finished branches
 /// @return the number of lines dropped
-int64_t truncate_metrics(const std::string& path, int64_t last_step);
+int64_t truncate_metrics(const std::string& path, int64_t last_step,
+                         const std::function<bool(const boost::json::object&)>& keep = {});
 
 /// Appends one line to endpoints.jsonl.
 void append_jsonl(const std::string& path, const boost::json::object& line);

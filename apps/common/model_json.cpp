@@ -5,6 +5,7 @@
 #include <boost/json.hpp>
 
 #include "apps/common/config.h"
+#include "apps/common/exact_json.h"
 #include "apps/common/run_folder.h"
 
 namespace smelt {
@@ -99,12 +100,13 @@ void print(std::string& out, const json::value& value, int depth) {
 }  // namespace
 
 bool is_qwen3_moe(const ModelConfig& c) {
-  return (c.loop.layers == 0 || c.loop.visits == 1) && c.qk_norm &&
-         c.shared_expert_hidden_size == 0;
+  // A span that runs once may still scale its residual updates.
+  const bool once = c.loop.visits == 1 && (c.loop.scale == 0 || c.loop.scale == 1);
+  return (c.loop.layers == 0 || once) && c.qk_norm && c.shared_expert_hidden_size == 0;
 }
 
-std::string write_model_json(const ModelConfig& c, int32_t eod_id) {
-  const bool plain = is_qwen3_moe(c);
+std::string write_model_json(const ModelConfig& c, int32_t eod_id, bool selection_bias) {
+  const bool plain = is_qwen3_moe(c) && !selection_bias;
   json::object o;
   o["architectures"] = json::array{plain ? "Qwen3MoeForCausalLM" : "SmeltForCausalLM"};
   o["attention_bias"] = false;
@@ -157,7 +159,7 @@ std::string write_model_json(const ModelConfig& c, int32_t eod_id) {
 ModelJson read_model_json(const std::string& folder) {
   const std::string path = folder + "/config.json";
   boost::system::error_code error;
-  const json::value parsed = json::parse(read_text_file(path), error);
+  const json::value parsed = parse_json(read_text_file(path), error);
   SMELT_CHECK(IoError, !error, path << ": not JSON: " << error.message());
   SMELT_CHECK(IoError, parsed.is_object(), path << ": must hold a JSON object");
   const Reader in(parsed.as_object(), path);

@@ -7,12 +7,15 @@
 
 namespace smelt {
 
-/// Whether the model is, tensor for tensor, a Qwen3-MoE model: no loop, QK norm, no shared expert.
+/// Whether the model is, tensor for tensor, a Qwen3-MoE model: no loop that changes anything, QK
+/// norm, no shared expert.
 bool is_qwen3_moe(const ModelConfig& config);
 
 /// config.json text. model_type is "qwen3_moe" where is_qwen3_moe() holds, else "smelt" with the
 /// loop in an object of its own. eod_id becomes eos_token_id.
-std::string write_model_json(const ModelConfig& config, int32_t eod_id);
+/// @param selection_bias  the model has biases that choose its experts, which Qwen3-MoE has not
+std::string write_model_json(const ModelConfig& config, int32_t eod_id,
+                             bool selection_bias = false);
 
 struct ModelJson {
   ModelConfig config;

@@ -49,36 +49,7 @@ bool changes_model(const ConfigDifference& difference) {
   return difference.key.rfind("model.", 0) == 0 || difference.key.rfind("loop.", 0) == 0;
 }
 
-}  // namespace
-
-std::string RunFolder::checkpoint(int64_t step) const {
-  return checkpoints() + "/" + kStep + std::to_string(step);
-}
-
-std::vector<Checkpoint> RunFolder::list_checkpoints() const {
-  std::vector<Checkpoint> found;
-  std::error_code error;
-  for (const auto& entry : fs::directory_iterator(checkpoints(), error)) {
-    const std::string name = entry.path().filename().string();
-    int64_t step = 0;
-    if (!entry.is_directory() || name.rfind(kStep, 0) != 0) continue;
-    const std::string digits = name.substr(std::strlen(kStep));
-    // Only the very name that checkpoint() gives: no sign, no leading zeros, nothing behind.
-    if (!parse_integer(digits, &step) || step < 0 || std::to_string(step) != digits) continue;
-    found.push_back({step, entry.path().string()});
-  }
-  std::sort(found.begin(), found.end(),
-            [](const Checkpoint& a, const Checkpoint& b) { return a.step < b.step; });
-  return found;
-}
-
-std::optional<Checkpoint> RunFolder::latest_checkpoint() const {
-  const std::vector<Checkpoint> found = list_checkpoints();
-  if (found.empty()) return std::nullopt;
-  return found.back();
-}
-
-OpenedRun open_run_folder(const RunConfig& config, RunMode mode, const std::string& header) {
+OpenedRun open_checked(const RunConfig& config, RunMode mode, const std::string& header) {
   OpenedRun run{RunFolder(config.run.dir), std::nullopt, {}};
   const RunFolder& folder = run.folder;
   std::optional<RunConfig> earlier;
@@ -121,6 +92,46 @@ OpenedRun open_run_folder(const RunConfig& config, RunMode mode, const std::stri
   for (std::string line; std::getline(lines, line);) text += "# " + line + "\n";
   write_file(folder.config_ini(), text + write_ini(config));
   return run;
+}
+
+}  // namespace
+
+std::string RunFolder::checkpoint(int64_t step) const {
+  return checkpoints() + "/" + kStep + std::to_string(step);
+}
+
+std::vector<Checkpoint> RunFolder::list_checkpoints() const {
+  std::vector<Checkpoint> found;
+  std::error_code error;
+  for (const auto& entry : fs::directory_iterator(checkpoints(), error)) {
+    const std::string name = entry.path().filename().string();
+    int64_t step = 0;
+    if (!entry.is_directory() || name.rfind(kStep, 0) != 0) continue;
+    const std::string digits = name.substr(std::strlen(kStep));
+    // Only the very name that checkpoint() gives: no sign, no leading zeros, nothing behind.
+    if (!parse_integer(digits, &step) || step < 0 || std::to_string(step) != digits) continue;
+    found.push_back({step, entry.path().string()});
+  }
+  std::sort(found.begin(), found.end(),
+            [](const Checkpoint& a, const Checkpoint& b) { return a.step < b.step; });
+  return found;
+}
+
+std::optional<Checkpoint> RunFolder::latest_checkpoint() const {
+  const std::vector<Checkpoint> found = list_checkpoints();
+  if (found.empty()) return std::nullopt;
+  return found.back();
+}
+
+OpenedRun open_run_folder(const RunConfig& config, RunMode mode, const std::string& header) {
+  // Whatever keeps the folder from being read or written is a fault of the path that was given.
+  try {
+    return open_checked(config, mode, header);
+  } catch (const fs::filesystem_error& error) {
+    throw IoError(config.run.dir + ": " + error.code().message());
+  } catch (const RunError& error) {
+    throw IoError(error.what());
+  }
 }
 
 std::string read_text_file(const std::string& path) {

@@ -7,6 +7,8 @@
 #include <filesystem>
 
 #include "apps/common/atomic_folder.h"
+#include "apps/common/output_file.h"
+#include "apps/common/sha256.h"
 #include "dist/collectives.h"
 #include "tensor/allocator.h"
 
@@ -29,10 +31,16 @@ std::string tokenizer_path(const RunConfig& config) {
   return fs::exists(beside) ? beside.string() : std::string();
 }
 
-/// Settings that change where and how a run is executed, not what it computes.
-bool free_to_change(const std::string& key) {
-  return key.starts_with("run.") || key.starts_with("dist.") || key == "train.micro_batch" ||
-         key == "train.recompute" || key.starts_with("data.valid");
+/// Share of run.eval_tokens of one validation domain; 0: all.
+int64_t tokens_per_domain(const RunConfig& config) {
+  if (config.data.valid.empty() || config.run.eval_tokens == 0) return 0;
+  return std::max<int64_t>(1, config.run.eval_tokens / int64_t(config.data.valid.size()));
+}
+
+/// Whether a line of endpoints.jsonl is that of this number of tokens.
+bool ends_at(const json::object& endpoint, int64_t tokens) {
+  const json::value* found = endpoint.if_contains("tokens");
+  return found != nullptr && found->is_int64() && found->as_int64() == tokens;
 }
 
 json::object losses_json(const std::vector<DomainLoss>& domains) {
@@ -53,6 +61,7 @@ Trainer::Trainer(const RunConfig& config, const TrainerOptions& options, const d
     : config_(config),
       options_(options),
       world_(world),
+      folder_(config.run.dir),
       time_limit_(double(config.run.time_limit)) {
   validate_data(config_);
   int32_t eod_id = -1;
@@ -70,22 +79,19 @@ Trainer::Trainer(const RunConfig& config, const TrainerOptions& options, const d
   DatasetConfig data{.domains = {},
                      .seq_len = config_.train.seq_len,
                      .vocab_size = config_.model.vocab_size,
-                     .eod_id = eod_id,
+                     .eod_id = std::max(eod_id, 0),  // without the mask no id ends anything
                      .document_mask = config_.train.document_mask,
                      .seed = uint64_t(config_.train.seed)};
   for (const DataSource& source : config_.data.train)
     data.domains.push_back({source.domain, source.prefix, source.weight});
   data_ = std::make_unique<BlendedDataset>(data);
-  validation_ = std::make_unique<Validation>(
-      config_.data.valid,
-      ValidationConfig{
-          .seq_len = config_.train.seq_len,
-          .batch = config_.train.micro_batch,
-          .max_tokens = config_.data.valid.empty()
-                            ? 0
-                            : config_.run.eval_tokens / int64_t(config_.data.valid.size()),
-          .document_mask = config_.train.document_mask},
-      config_.model.vocab_size, eod_id, tokenizer_.get());
+  validation_ =
+      std::make_unique<Validation>(config_.data.valid,
+                                   ValidationConfig{.seq_len = config_.train.seq_len,
+                                                    .batch = config_.train.micro_batch,
+                                                    .max_tokens = tokens_per_domain(config_),
+                                                    .document_mask = config_.train.document_mask},
+                                   config_.model.vocab_size, std::max(eod_id, 0), tokenizer_.get());
 
   model_ = std::make_unique<MoeTransformer>(config_.model, config_.train.dtype, world_);
   model_->set_recompute(config_.train.recompute);
@@ -97,69 +103,17 @@ Trainer::Trainer(const RunConfig& config, const TrainerOptions& options, const d
                   config_.optim.weight_decay});
   state_.data_fingerprint = data_->fingerprint();
 
-  // Rank 0 owns the folder; the others learn where to resume from.
-  std::string resume_path;
-  if (first()) {
-    const OpenedRun opened = open_run_folder(config_, options_.mode);
-    remove_stale(opened.folder.checkpoints());
-    if (options_.mode == RunMode::resume) {
-      for (const Checkpoint& c : opened.folder.list_checkpoints()) {
-        if (is_complete(c.path)) {
-          resume_path = c.path;
-        } else {
-          note("passing over a damaged checkpoint: " + why_incomplete(c.path));
-        }
-      }
-    }
-  }
-  folder_.emplace(config_.run.dir);
-  resume_path = dist::broadcast(resume_path, 0, world_.world());
-  if (!resume_path.empty()) resume({0, resume_path});
-  if (first()) {
-    const int64_t dropped = truncate_metrics(folder_->metrics(), state_.step);
-    if (dropped > 0)
-      note(std::to_string(dropped) + " logged steps after step " + std::to_string(state_.step) +
-           " will run again");
-    metrics_.emplace(folder_->metrics());
-    for (const DomainInfo& d : data_->domains()) {
-      note("data " + d.name + ": " + human_count(double(d.tokens)) + " tokens, " +
-           std::to_string(d.windows) + " windows, share " +
-           std::to_string(int(std::lround(100 * d.share))) + " %, " +
-           std::to_string(d.dropped_tokens) + " tokens at the end unused");
-    }
-  }
+  // Everything is checked before the folder is touched. Rank 0 owns it and tells the others.
+  std::string checkpoint;
+  if (first() && options_.mode == RunMode::resume) checkpoint = find_checkpoint();
+  checkpoint = dist::broadcast(checkpoint, 0, world_.world());
+  if (!checkpoint.empty()) resume(checkpoint);
+  check_branches();
+  if (first()) open_folder();
 }
 
 void Trainer::note(const std::string& text) {
   if (first()) progress_.note(text);
-}
-
-void Trainer::resume(const Checkpoint& checkpoint) {
-  check_unchanged(checkpoint.path + "/config.ini");
-  const std::string fingerprint = state_.data_fingerprint;
-  state_ = load_checkpoint(checkpoint.path, *model_, *optimizer_, world_, config_);
-  SMELT_CHECK(
-      ConfigError, state_.data_fingerprint == fingerprint || options_.accept_changes,
-      checkpoint.path << ": the training data have changed since this checkpoint was written; give "
-                      << "--accept-changes to go on with other data");
-  state_.data_fingerprint = fingerprint;
-  context_sum_ = context_count_ = 0;
-  saved_step_ = state_.step;
-  note("resumed from " + checkpoint.path + " at step " + std::to_string(state_.step));
-}
-
-void Trainer::check_unchanged(const std::string& checkpoint_config) const {
-  const RunConfig before = parse_config(read_text_file(checkpoint_config), checkpoint_config);
-  for (const ConfigDifference& d : config_differences(before, config_)) {
-    if (free_to_change(d.key)) continue;
-    SMELT_CHECK(ConfigError, options_.accept_changes,
-                d.key << " = " << d.after << " differs from " << d.before << " in "
-                      << checkpoint_config
-                      << "; give --accept-changes to go on with the new value");
-    if (first())
-      std::fprintf(stderr, "going on with %s = %s (was %s)\n", d.key.c_str(), d.after.c_str(),
-                   d.before.c_str());
-  }
 }
 
 int64_t Trainer::steps_of(int64_t tokens) const {
@@ -179,14 +133,14 @@ std::vector<ModelInput> Trainer::next_batches() {
   const int64_t local = config_.train.global_batch / world_.world().size();
   const int64_t begin = state_.sequences + world_.world().rank() * local;
   std::vector<ModelInput> batches;
+  double context = 0;
   for (int64_t i = 0; i < local; i += config_.train.micro_batch) {
     const Batch batch = data_->batch(begin + i, config_.train.micro_batch);
-    for (size_t t = 0; t < batch.tokens.size(); ++t) {
-      context_sum_ += double(int64_t(t) % batch.seq_len - batch.document_start[t] + 1);
-    }
-    context_count_ += double(batch.tokens.size());
+    for (size_t t = 0; t < batch.tokens.size(); ++t)
+      context += double(int64_t(t) % batch.seq_len - batch.document_start[t] + 1);
     batches.push_back(to_model_input(batch));
   }
+  context_sum_ += dist::all_reduce_sum(context, world_.world());
   return batches;
 }
 
@@ -207,7 +161,7 @@ void Trainer::step(const ScheduleConfig& schedule, int64_t branch_tokens) {
   state_.sequences += config_.train.global_batch;
   state_.tokens += config_.tokens_per_step();
   state_.optimizer_steps = optimizer_->steps();
-  state_.mean_context = context_count_ > 0 ? context_sum_ / context_count_ : 0;
+  state_.mean_context = context_sum_ / double(state_.tokens);
   if (metrics.skipped) {
     ++state_.skipped_steps;
     ++skipped_in_row_;
@@ -283,7 +237,10 @@ void Trainer::log(const StepMetrics& metrics, double lr, double seconds, int64_t
 void Trainer::evaluate_and_log(int64_t branch_tokens) {
   if (validation_->empty()) return;
   const std::vector<DomainLoss> domains = validation_->run(*model_, world_);
-  if (!first()) return;
+  if (first()) log_validation(domains, branch_tokens);
+}
+
+void Trainer::log_validation(const std::vector<DomainLoss>& domains, int64_t branch_tokens) {
   json::object line{
       {"step", state_.step}, {"tokens", state_.tokens}, {"valid", losses_json(domains)}};
   if (branch_tokens > 0) line["branch_tokens"] = branch_tokens;
@@ -296,15 +253,18 @@ void Trainer::evaluate_and_log(int64_t branch_tokens) {
   note(text);
 }
 
-void Trainer::save() {
-  if (saved_step_ == state_.step) return;
-  const std::string path = folder_->checkpoint(state_.step);
+void Trainer::save_to(const std::string& path) {
   save_checkpoint(path, *model_, *optimizer_, world_, state_, config_, tokenizer_json_,
                   tokenizer_ ? tokenizer_->eod_id() : -1);
-  saved_step_ = state_.step;
   note("saved " + path);
+}
+
+void Trainer::save() {
+  if (saved_step_ == state_.step) return;
+  save_to(folder_.checkpoint(state_.step));
+  saved_step_ = state_.step;
   if (!first() || config_.run.keep == 0) return;
-  const std::vector<Checkpoint> all = folder_->list_checkpoints();
+  const std::vector<Checkpoint> all = folder_.list_checkpoints();
   for (size_t i = 0; i + size_t(config_.run.keep) < all.size(); ++i) fs::remove_all(all[i].path);
 }
 
@@ -312,7 +272,7 @@ void Trainer::train_to(int64_t last_step, const ScheduleConfig& schedule, int64_
   while (state_.step < last_step) {
     if (must_stop()) return;
     step(schedule, branch_tokens);
-    if (state_.step == last_step) break;
+    if (state_.step == schedule.total_steps) break;  // finish() evaluates
     if (config_.run.eval_every > 0 && state_.step % config_.run.eval_every == 0)
       evaluate_and_log(branch_tokens);
     const bool save_now =
@@ -321,10 +281,11 @@ void Trainer::train_to(int64_t last_step, const ScheduleConfig& schedule, int64_
   }
 }
 
-void Trainer::finish_branch(int64_t end_tokens) {
+void Trainer::finish(int64_t branch_tokens) {
   const std::vector<DomainLoss> domains =
       validation_->empty() ? std::vector<DomainLoss>{} : validation_->run(*model_, world_);
   if (!first()) return;
+  if (!domains.empty()) log_validation(domains, branch_tokens);
   const Budget budget = budget_of(config_.model, state_.mean_context);
   json::object by_domain;
   for (const DomainLoss& d : domains) by_domain[d.domain] = number_or_null(d.nats_per_token());
@@ -336,62 +297,68 @@ void Trainer::finish_branch(int64_t end_tokens) {
       {"params_non_embedding", budget.params_non_embedding},
       {"sparsity", nullptr},  // needs the fully active control of the scale
       {"kv_bytes_per_token", budget.kv_values_per_token * size_of(config_.train.dtype)},
-      {"tokens", end_tokens},
+      {"tokens", state_.tokens},
       {"loss",
        domains.empty() ? json::value(nullptr) : number_or_null(overall(domains).nats_per_token())},
       {"loss_by_domain", by_domain},
-      {"seed", config_.train.seed}};
-  append_jsonl(folder_->endpoints(), endpoint_.as_object());
-  if (!domains.empty()) {
-    metrics_->write(
-        {{"step", state_.step}, {"tokens", state_.tokens}, {"valid", losses_json(domains)}});
-    const DomainLoss all = overall(domains);
-    char text[160];
-    std::snprintf(
-        text, sizeof text, "end of %s tokens: validation %.4f nats per token, %.4f bits per byte",
-        human_count(double(end_tokens)).c_str(), all.nats_per_token(), all.bits_per_byte());
-    note(text);
+      {"seed", config_.train.seed},
+      {"config_sha256", sha256_of_files({folder_->config_ini()}).front()}};
+  // A run that was killed before its last save comes here again: one line per end point.
+  std::string text;
+  if (fs::exists(folder_.endpoints())) {
+    for (const json::object& line : read_jsonl(folder_.endpoints()))
+      if (!ends_at(line, state_.tokens)) text += json_line(line) + "\n";
   }
+  write_file(folder_.endpoints(), text + json_line(endpoint_) + "\n");
+}
+
+bool Trainer::finished() {
+  if (state_.step != config_.total_steps()) return state_.step > config_.total_steps();
+  bool recorded = false;
+  if (first() && fs::exists(folder_.endpoints())) {
+    for (const json::object& line : read_jsonl(folder_.endpoints())) {
+      if (!ends_at(line, state_.tokens)) continue;
+      recorded = true;
+      endpoint_ = line;
+    }
+  }
+  return dist::any(recorded, world_.world());
+}
+
+bool Trainer::run_branch(int64_t end_tokens) {
+  const ScheduleConfig branch = schedule(end_tokens);
+  const int64_t leaves = branch.total_steps - branch.decay_steps;
+  train_to(leaves, branch, 0);
+  if (stop_ == 0 && branch_done(end_tokens)) return true;
+  // The trunk is saved here, so that an interrupted branch starts over and the trunk goes on.
+  save();
+  if (stop_ != 0) return false;
+  note("branch to " + human_count(double(end_tokens)) + " tokens begins at step " +
+       std::to_string(leaves));
+  train_to(branch.total_steps, branch, end_tokens);
+  if (stop_ != 0) return false;
+  finish(end_tokens);
+  save_to(branch_folder(end_tokens));
+  load(folder_.checkpoint(leaves));
+  return true;
 }
 
 Trainer::End Trainer::run() {
-  const bool branches =
-      config_.optim.schedule == Schedule::wsd && !config_.optim.branch_tokens.empty();
-  if (!branches) {
-    const ScheduleConfig whole = schedule(config_.train.tokens);
-    if (state_.step >= whole.total_steps) {
-      note("nothing to do: the run already stands at step " + std::to_string(state_.step));
-      return End::finished;
-    }
-    train_to(whole.total_steps, whole, 0);
-    save();
-    if (stop_ != 0) return End::stopped;
-    finish_branch(state_.tokens);
+  if (finished()) {
+    note("nothing to do: the run already stands at step " + std::to_string(state_.step));
     return End::finished;
   }
-
-  // The trunk stays at the peak rate; each branch leaves it decay_steps before its end. The trunk
-  // is saved there, so that an interrupted branch starts over and the trunk goes on after it.
-  for (size_t i = 0; i < config_.optim.branch_tokens.size(); ++i) {
-    const int64_t end = config_.optim.branch_tokens[i];
-    const ScheduleConfig branch = schedule(end);
-    const std::string branch_folder = folder_->path() + "/branches/tokens-" + std::to_string(end);
-    const bool done = dist::any(first() && is_complete(branch_folder), world_.world());
-    const int64_t leaves = branch.total_steps - branch.decay_steps;
-    train_to(leaves, branch, 0);
-    save();
-    if (stop_ != 0) return End::stopped;
-    if (done) continue;
-    note("branch to " + human_count(double(end)) + " tokens begins at step " +
-         std::to_string(leaves));
-    train_to(branch.total_steps, branch, end);
-    if (stop_ != 0) return End::stopped;
-    finish_branch(end);
-    save_checkpoint(branch_folder, *model_, *optimizer_, world_, state_, config_, tokenizer_json_,
-                    tokenizer_ ? tokenizer_->eod_id() : -1);
-    note("saved " + branch_folder);
-    resume({leaves, folder_->checkpoint(leaves)});
+  // The trunk stays at the peak rate; each branch leaves it decay_steps before its end.
+  for (const int64_t end : config_.optim.branch_tokens) {
+    if (!run_branch(end)) return End::stopped;
   }
+  const ScheduleConfig whole = schedule(config_.train.tokens);
+  const std::vector<int64_t>& branches = config_.optim.branch_tokens;
+  if (!branches.empty() && steps_of(branches.back()) == whole.total_steps) return End::finished;
+  train_to(whole.total_steps, whole, 0);
+  save();
+  if (stop_ != 0) return End::stopped;
+  finish(0);
   return End::finished;
 }
 

@@ -42,8 +42,14 @@ class Trainer {
  private:
   bool first() const { return world_.world().rank() == 0; }
   void note(const std::string& text);
-  void resume(const Checkpoint& checkpoint);
+  std::string find_checkpoint();
+  void resume(const std::string& checkpoint);
+  void load(const std::string& checkpoint);
   void check_unchanged(const std::string& checkpoint_config) const;
+  void check_branches() const;
+  void open_folder();
+  bool branch_done(int64_t end_tokens) const;
+  std::string branch_folder(int64_t end_tokens) const;
   ScheduleConfig schedule(int64_t end_tokens) const;
   std::vector<ModelInput> next_batches();
   void step(const ScheduleConfig& schedule, int64_t branch_tokens);
@@ -51,14 +57,19 @@ class Trainer {
   void log(const StepMetrics& metrics, double lr, double seconds, int64_t total_steps,
            int64_t branch_tokens);
   void evaluate_and_log(int64_t branch_tokens);
-  void finish_branch(int64_t end_tokens);
+  void log_validation(const std::vector<DomainLoss>& domains, int64_t branch_tokens);
+  void finish(int64_t branch_tokens);
+  bool finished();
+  bool run_branch(int64_t end_tokens);
   void save();
+  void save_to(const std::string& path);
   bool must_stop();
   int64_t steps_of(int64_t tokens) const;
 
   RunConfig config_;
   TrainerOptions options_;
   dist::World world_;
+  RunFolder folder_;
   std::unique_ptr<Tokenizer> tokenizer_;
   std::string tokenizer_json_;
   std::unique_ptr<BlendedDataset> data_;
@@ -66,16 +77,14 @@ class Trainer {
   std::unique_ptr<MoeTransformer> model_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
   TrainerState state_;
-  std::optional<RunFolder> folder_;
   std::optional<MetricsWriter> metrics_;
   Progress progress_;
   TimeLimit time_limit_;
-  double context_sum_ = 0, context_count_ = 0;
+  double context_sum_ = 0;  // keys seen by all queries so far
   int64_t skipped_in_row_ = 0;
   int64_t saved_step_ = -1;
   int64_t stop_ = 0;  // agreed by all ranks
   double train_seconds_ = 0, window_seconds_ = 0, window_tokens_ = 0;
-  std::string config_hash_;
   boost::json::value endpoint_;
 };
 

@@ -1,11 +1,11 @@
 // The parts of smelt-prepare: archives, text extraction, cleaning, cutting, splits, JSON lines.
 #include <boost/test/unit_test.hpp>
 
+#include "apps/common/process.h"
 #include "apps/common/text_source.h"
 #include "apps/prepare/clean.h"
 #include "apps/prepare/extract.h"
 #include "apps/prepare/html_text.h"
-#include "apps/common/process.h"
 #include "apps/prepare/tar_reader.h"
 #include "apps/prepare/text_bytes.h"
 #include "tensor/error.h"
