@@ -13,7 +13,9 @@ namespace smelt {
 namespace {
 
 RunConfig shipped(const std::string& name) {
-  return load_config(std::string(SMELT_SOURCE_DIR) + "/apps/configs/" + name).config;
+  std::string path = SMELT_SOURCE_DIR;
+  path.append("/apps/configs/").append(name);
+  return load_config(path).config;
 }
 
 double deviation(double value, double reference) { return std::abs(value / reference - 1); }
