@@ -14,7 +14,7 @@ RANKS ?= 2
 # Open MPI binds one or two ranks to one core each unless told otherwise, refuses to start as root,
 # and refuses more ranks than cores.
 THREADS = $(shell echo $$(( $(CORES) / $(RANKS) > 0 ? $(CORES) / $(RANKS) : 1 )))
-MPIRUN = OMP_NUM_THREADS=$(THREADS) mpirun -np $(RANKS) --bind-to none \
+MPIRUN = OMP_NUM_THREADS=$(THREADS) mpirun -q -np $(RANKS) --bind-to none \
 	$(if $(filter 0,$(shell id -u)),--allow-run-as-root) \
 	$(if $(filter 1,$(shell echo $$(( $(RANKS) > $(CORES) )))),--oversubscribe)
 
@@ -81,13 +81,15 @@ configure: deps
 build: configure ## compile everything into build/ (programs in build/bin)
 	@cmake --build $(BUILD) -j $(JOBS)
 
-run: build ## the first run: prepare a small corpus, train a Baseline and its SMELT, compare them
+run: configure ## the first run: prepare a small corpus, train a Baseline and its SMELT, compare them
+	@cmake --build $(BUILD) -j $(JOBS) --target smelt-prepare smelt-pretrain smelt-eval
 	@BUILD="$(BUILD)" MPIRUN="$(MPIRUN)" bash apps/run_first.sh
 
 test: build ## build, run all suites; the last line is "N passed, M failed"
 	@$(call run_suites,$(BUILD))
 
-bench: build ## measure a training step and print it against the machine's matrix rate
+bench: configure ## measure a training step and print it against the machine's matrix rate
+	@cmake --build $(BUILD) -j $(JOBS) --target smelt-bench
 	@$(BUILD)/bin/smelt-bench --out $(BUILD)/bench.json
 
 asan: deps ## the suites under AddressSanitizer and UndefinedBehaviorSanitizer (build-asan/)

@@ -369,7 +369,7 @@ std::vector<ConfigKey> make_schema() {
       integer("run", "eval_every", FIELD(run.eval_every), 0, kAny, "steps",
               "distance of evaluations; 0: only at the end", {"eval_interval"}),
       integer("run", "eval_tokens", FIELD(run.eval_tokens), 0, kAny, "tokens",
-              "tokens of each domain in an evaluation while training; 0: all"),
+              "tokens of an evaluation while training, shared equally by the domains; 0: all"),
       integer("run", "log_every", FIELD(run.log_every), 1, kAny, "steps",
               "distance of lines in metrics.jsonl", {"log_interval"}),
       word("run", "device", FIELD(run.device), std::vector{DeviceKind::cpu, DeviceKind::cuda},
