@@ -100,7 +100,7 @@ Trainer::Trainer(const RunConfig& config, const TrainerOptions& options, const d
   optimizer_ = std::make_unique<ShardedOptimizer>(
       model_->parameters(), world_,
       AdamWConfig{config_.optim.beta1, config_.optim.beta2, config_.optim.eps,
-                  config_.optim.weight_decay});
+                  config_.optim.weight_decay, config_.optim.decay_all});
   state_.data_fingerprint = data_->fingerprint();
 
   // Everything is checked before the folder is touched. Rank 0 owns it and tells the others.
@@ -302,7 +302,7 @@ void Trainer::finish(int64_t branch_tokens) {
        domains.empty() ? json::value(nullptr) : number_or_null(overall(domains).nats_per_token())},
       {"loss_by_domain", by_domain},
       {"seed", config_.train.seed},
-      {"config_sha256", sha256_of_files({folder_->config_ini()}).front()}};
+      {"config_sha256", sha256_of_files({folder_.config_ini()}).front()}};
   // A run that was killed before its last save comes here again: one line per end point.
   std::string text;
   if (fs::exists(folder_.endpoints())) {
