@@ -93,7 +93,8 @@ bench: configure ## measure a training step and print it against the machine's m
 	@$(BUILD)/bin/smelt-bench --out $(BUILD)/bench.json
 
 asan: deps ## the suites under AddressSanitizer and UndefinedBehaviorSanitizer (build-asan/)
-	@cmake -S . -B build-asan -DCMAKE_BUILD_TYPE=RelWithDebInfo -DSMELT_SANITIZE=address,undefined $(CMAKE_FLAGS)
+	@cmake -S . -B build-asan -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" \
+	  -DSMELT_SANITIZE=address,undefined $(CMAKE_FLAGS)
 	@cmake --build build-asan -j $(JOBS)
 	@$(call run_suites,build-asan)
 
