@@ -278,7 +278,7 @@ BOOST_AUTO_TEST_CASE(the_program_prepares_files_and_sets_exit_codes) {
   BOOST_TEST(run({"--corpus", "large", "--out", out}).exit_code == 2);
   BOOST_TEST(run({"--input", "none.txt", "--out", out}).exit_code == 2);
   BOOST_TEST(run({"--help"}).exit_code == 0);
-  BOOST_TEST(run({"--version"}).output.starts_with("smelt-prepare "));
+  BOOST_TEST(run({"--version"}).output.starts_with("smelt "));
   FakeApt apt;
   write_file(apt.bin.path("fail"), "");
   BOOST_TEST(run({"--corpus", "small", "--out", out}).exit_code == 1);
