@@ -162,6 +162,24 @@ BOOST_AUTO_TEST_CASE(every_include_follows_the_order_of_the_folders) {
   BOOST_TEST(seen > files.size());
 }
 
+// CASE 85: streams that are equal on all ranks cannot arise where nothing is drawn at random. Only
+// initial values and the choice of the next token use random numbers, both by index.
+BOOST_AUTO_TEST_CASE(nothing_is_drawn_at_random_in_forward_and_backward) {
+  const std::set<std::string> may_draw = {"nn/parameter.cpp", "nn/sampling.cpp"};
+  size_t drawing = 0;
+  for (const std::string& file : source_files()) {
+    const bool engine = begins_with(file, "tensor/cpu/") || begins_with(file, "autograd/") ||
+                        begins_with(file, "nn/") || begins_with(file, "moe/");
+    if (!engine) continue;
+    for (const Include& include : includes_of(file)) {
+      if (include.header != "tensor/rng.h" && include.header != "random") continue;
+      ++drawing;
+      BOOST_TEST(may_draw.count(file) == 1u, file << " includes " << include.header);
+    }
+  }
+  BOOST_TEST(drawing == may_draw.size());
+}
+
 BOOST_AUTO_TEST_CASE(no_file_is_longer_than_600_lines) {
   for (const std::string& file : source_files()) {
     std::ifstream in(kRoot / file);

@@ -61,7 +61,7 @@ struct Case {
   int64_t batch, seq_len;
 };
 
-/// Reference sizes: A has 22M active parameters; A-smelt is its looped partner.
+/// Reference sizes: A has 22M active parameters; A-smelt is a looped model of about the same budgets.
 std::vector<Case> cases() {
   ModelConfig a;
   a.hidden_size = 512;
