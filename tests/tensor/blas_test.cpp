@@ -175,7 +175,10 @@ BOOST_AUTO_TEST_CASE(case_62_memory_stays_flat_over_random_shapes) {
          0.0f, out.data(), 32);
     if (i == 1000) at_thousand = resident_bytes();
   }
+#ifndef __SANITIZE_ADDRESS__  // which keeps freed memory for a while
   BOOST_TEST(double(resident_bytes()) < 1.05 * double(at_thousand));
+#endif
+  BOOST_TEST(at_thousand > 0);
 }
 
 BOOST_AUTO_TEST_CASE(zero_beta_overwrites_nan_and_empty_sizes_are_legal) {
