@@ -205,14 +205,13 @@ void read_biases(const SafetensorsFolder& files, MoeTransformer& model) {
 }
 
 /// Refuses tensors that the model has no place for, e.g. more layers than config.json says.
-void check_no_strangers(const SafetensorsFolder& files, const MoeTransformer& model_const,
-                        MoeTransformer& model, const dist::World& world) {
+void check_no_strangers(const SafetensorsFolder& files, MoeTransformer& model,
+                        const dist::World& world) {
   std::set<std::string> known;
-  for (const LocalTensor& tensor :
-       pieces_of(model, "", [&](size_t p) { return model.parameters().all()[p]->value.data(); })) {
-    known.insert(tensor.name);
+  for (const Parameter* parameter : model.parameters().all()) {
+    for (const TensorPiece& piece : parameter->pieces) known.insert(piece.name);
   }
-  const int64_t local = model_const.config().num_experts / world.expert_parallel().size();
+  const int64_t local = model.config().num_experts / world.expert_parallel().size();
   for (const std::string& name : files.names()) {
     if (known.count(name) > 0 || name.ends_with("rotary_emb.inv_freq") ||
         name.ends_with(".expert_bias"))
@@ -221,9 +220,9 @@ void check_no_strangers(const SafetensorsFolder& files, const MoeTransformer& mo
     if (const size_t at = name.find(".mlp.experts."); at != std::string::npos) {
       const int64_t expert = std::atoll(name.c_str() + at + 13);
       const bool here = expert / local == world.expert_parallel().rank();
-      if (!here && expert < model_const.config().num_experts) continue;
+      if (!here && expert < model.config().num_experts) continue;
     }
-    SMELT_CHECK(IoError, model_const.config().tie_embeddings && name == "lm_head.weight",
+    SMELT_CHECK(IoError, model.config().tie_embeddings && name == "lm_head.weight",
                 files.file_of(name).path().string()
                     << ": tensor '" << name << "' has no place in the model of config.json");
   }
@@ -278,7 +277,7 @@ void save_checkpoint(const std::string& path, MoeTransformer& model,
 
 void load_model(const std::string& path, MoeTransformer& model, const dist::World& world) {
   const SafetensorsFolder files(path, "model");
-  check_no_strangers(files, model, model, world);
+  check_no_strangers(files, model, world);
   const std::vector<Parameter*> parameters = model.parameters().all();
   read_pieces(files, model, "", [&](size_t p) { return parameters[p]->value.data(); });
   read_biases(files, model);
@@ -301,7 +300,7 @@ TrainerState load_checkpoint(const std::string& path, MoeTransformer& model,
   }
 
   const SafetensorsFolder files(path, "model");
-  check_no_strangers(files, model, model, world);
+  check_no_strangers(files, model, world);
   const std::vector<Parameter*> parameters = model.parameters().all();
   read_pieces(files, model, "", [&](size_t p) { return optimizer.master(*parameters[p]); });
   optimizer.refresh_from_masters();

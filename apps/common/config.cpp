@@ -293,20 +293,6 @@ const char* to_text(Schedule value) {
   }
   return "";
 }
-const char* to_text(DType value) {
-  switch (value) {
-    case DType::f32:
-      return "f32";
-    case DType::bf16:
-      return "bf16";
-    case DType::f64:
-      return "f64";
-    case DType::i32:
-      return "i32";
-    case DType::i64:
-      return "i64";
-  }
-  return "";
-}
+const char* to_text(DType value) { return name_of(value).data(); }  // a literal
 
 }  // namespace smelt
