@@ -1,6 +1,8 @@
 #include "apps/common/config.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <set>
 #include <sstream>
 
@@ -212,20 +214,23 @@ RunConfig parse_config(const std::string& ini_text, const std::string& name) {
 
 namespace {
 
-// note gives the comment behind a key's line, or empty.
+// note gives the comment behind a key's line, empty for none, or nothing to leave the key out.
 std::string ini_text(const RunConfig& config,
-                     const std::function<std::string(const ConfigKey&)>& note) {
+                     const std::function<std::optional<std::string>(const ConfigKey&)>& note) {
   std::ostringstream out;
   for (const ConfigSection& section : config_sections()) {
-    out << (out.tellp() > 0 ? "\n" : "") << "[" << section.name << "]\n";
+    bool titled = false;
     for (const ConfigKey& key : config_schema()) {
-      if (key.section != section.name) continue;
+      const std::optional<std::string> comment =
+          key.section == section.name ? note(key) : std::nullopt;
+      if (!comment) continue;
+      if (!titled) out << (out.tellp() > 0 ? "\n" : "") << "[" << section.name << "]\n";
+      titled = true;
       std::string line = key.key + " = " + key.get(config);
       if (line.back() == ' ') line.pop_back();
-      const std::string comment = note(key);
-      if (!comment.empty()) {
+      if (!comment->empty()) {
         line.resize(std::max<size_t>(line.size() + 2, 36), ' ');
-        line += "# " + comment;
+        line += "# " + *comment;
       }
       out << line << "\n";
     }
@@ -236,13 +241,19 @@ std::string ini_text(const RunConfig& config,
 }  // namespace
 
 std::string write_ini(const RunConfig& config) {
-  return ini_text(config, [](const ConfigKey&) { return ""; });
+  return ini_text(config, [](const ConfigKey&) { return std::optional<std::string>(""); });
+}
+
+std::string write_ini(const RunConfig& config, const std::set<std::string>& keys) {
+  return ini_text(config, [&](const ConfigKey& key) {
+    return keys.count(key.name()) > 0 ? std::optional<std::string>("") : std::nullopt;
+  });
 }
 
 std::string write_ini_with_origins(const LoadedConfig& loaded) {
   return ini_text(loaded.config, [&](const ConfigKey& key) {
     const auto origin = loaded.origins.find(key.name());
-    return origin == loaded.origins.end() ? "" : origin->second.text();
+    return std::optional<std::string>(origin == loaded.origins.end() ? "" : origin->second.text());
   });
 }
 

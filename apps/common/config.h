@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -137,6 +138,8 @@ void validate_data(const RunConfig& config);
 
 /// The whole configuration as INI text that parse_config reads back to the same values.
 std::string write_ini(const RunConfig& config);
+/// The same with only these keys ("section.key"); sections without one are left out.
+std::string write_ini(const RunConfig& config, const std::set<std::string>& keys);
 /// write_ini with the origin of each value as a comment, for --dry-run.
 std::string write_ini_with_origins(const LoadedConfig& loaded);
 

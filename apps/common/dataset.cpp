@@ -265,4 +265,25 @@ Batch EvalDataset::batch(int64_t first, int64_t count) const {
   return batch;
 }
 
+double mean_context(const TokenFile& file, int64_t seq_len, bool document_mask) {
+  SMELT_CHECK(ConfigError, seq_len >= 1,
+              "data: seq_len is " << seq_len << "; at least 1 is needed");
+  const int64_t windows = (file.tokens() - 1) / seq_len;
+  const int64_t end = windows > 0 ? windows * seq_len : file.tokens();
+  SMELT_CHECK(IoError, end > 0, file.prefix() << ": no tokens");
+  const auto triangle = [](int64_t n) { return double(n) * double(n + 1) / 2; };
+  double keys = 0;
+  // Pieces between the ends of windows and, under the mask, of documents.
+  for (int64_t at = 0, document = 0; at < end;) {
+    int64_t next = std::min((at / seq_len + 1) * seq_len, end);
+    if (document_mask) {
+      while (file.document_begin(document + 1) <= at) ++document;
+      next = std::min(next, file.document_begin(document + 1));
+    }
+    keys += triangle(next - at);
+    at = next;
+  }
+  return keys / double(end);
+}
+
 }  // namespace smelt

@@ -100,6 +100,11 @@ class BlendedDataset {
   std::vector<int64_t> per_period_;  // sequences of each domain in one period
 };
 
+/// Mean number of keys that a query sees, itself included, over the training windows of a token
+/// file (over all of it when it is shorter than one): its document's earlier tokens in the window,
+/// or all earlier tokens of the window without document_mask. Reads the index only.
+double mean_context(const TokenFile& file, int64_t seq_len, bool document_mask);
+
 /// One split of one domain, walked in order. Nothing is dropped: the last sequence is as long as
 /// the data, and every token but the first is a target exactly once (except, with document_mask,
 /// the first token of each document, which nothing predicts).

@@ -152,6 +152,37 @@ BOOST_AUTO_TEST_CASE(document_mask_hides_targets_across_documents) {
 }
 
 // Case 77: the order after a stop is the order without one.
+BOOST_AUTO_TEST_CASE(the_mean_context_is_that_of_the_training_windows) {
+  const ScratchFolder dir;
+  Documents documents;
+  for (const int32_t length : {3, 1, 17, 8, 2, 40, 5}) {
+    documents.emplace_back(size_t(length), 7);
+    documents.back().back() = kEod;
+  }
+  write_tokens(dir.path("d"), documents);
+  const TokenFile file(dir.path("d"));
+  for (const int64_t seq_len : {1, 4, 8, 25, 75}) {
+    for (const bool mask : {true, false}) {
+      DatasetConfig config = make_config({{"d", dir.path("d")}}, seq_len);
+      config.document_mask = mask;
+      const BlendedDataset data(config);
+      double keys = 0, positions = 0;
+      for (int64_t i = 0; i < data.domains()[0].windows; ++i) {
+        const Sample sample = data.sample(i);
+        for (int64_t t = 0; t < seq_len; ++t)
+          keys += double(t - sample.document_start[size_t(t)] + 1);
+        positions += double(seq_len);
+      }
+      BOOST_TEST_CONTEXT("seq_len " << seq_len << " mask " << mask) {
+        BOOST_CHECK_CLOSE(mean_context(file, seq_len, mask), keys / positions, 1e-12);
+      }
+    }
+  }
+  // Shorter than a window: all of it, seven triangles over 76 tokens.
+  BOOST_CHECK_CLOSE(mean_context(file, 100, true), (6 + 1 + 153 + 36 + 3 + 820 + 15) / 76.0, 1e-12);
+  BOOST_CHECK_CLOSE(mean_context(file, 100, false), 38.5, 1e-12);
+}
+
 BOOST_AUTO_TEST_CASE(case_77_resume_neither_replays_nor_skips) {
   const ScratchFolder dir;
   const auto config = make_config(three_shards(dir), 4);

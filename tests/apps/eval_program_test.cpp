@@ -1,38 +1,23 @@
 // The program smelt-eval itself: exit codes, one message, and the same numbers on any ranks.
 #include <cmath>
-#include <cstdlib>
 
 #include <boost/json.hpp>
 #include <boost/test/unit_test.hpp>
-#include <sys/wait.h>
 
 #include "tests/apps/eval_runs.h"
+#include "tests/apps/program.h"
 
 namespace smelt::testing {
 namespace {
 
 namespace json = boost::json;
 
-struct Outcome {
-  int code = 0;
-  std::string out, err;
-};
-
 Outcome run_eval(const ScratchFolder& scratch, const std::string& arguments, int ranks = 0) {
-  const std::string out = scratch.path("stdout"), err = scratch.path("stderr");
   std::string command = "OMP_NUM_THREADS=1 ";
   if (ranks > 0)
     command +=
         join({SMELT_MPIEXEC, " --bind-to none --oversubscribe -np ", std::to_string(ranks), " "});
-  command += join({SMELT_EVAL, " ", arguments, " >", out, " 2>", err});
-  const int status = std::system(command.c_str());
-  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
-}
-
-size_t count_of(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
+  return run_command(scratch, command + join({SMELT_EVAL, " ", arguments}));
 }
 
 BOOST_AUTO_TEST_SUITE(eval_program)

@@ -1,0 +1,31 @@
+// Runs a program as a user would and keeps what it said.
+#pragma once
+
+#include <cstdlib>
+#include <string>
+
+#include <sys/wait.h>
+
+#include "tests/apps/data_files.h"
+
+namespace smelt::testing {
+
+struct Outcome {
+  int code = 0;
+  std::string out, err;
+};
+
+/// @param command  a line for the shell
+inline Outcome run_command(const ScratchFolder& scratch, const std::string& command) {
+  const std::string out = scratch.path("stdout"), err = scratch.path("stderr");
+  const int status = std::system(join({command, " >", out, " 2>", err}).c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read_file(out), read_file(err)};
+}
+
+inline size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
+}  // namespace smelt::testing
