@@ -70,6 +70,7 @@ struct RunSettings {
   int64_t log_every = 10;
   DeviceKind device = DeviceKind::cpu;
   int64_t time_limit = 0;  // 0: none
+  double peak_flops = 0;   // FLOP/s of one rank at train.dtype; 0: unknown
 };
 
 struct RunConfig {

@@ -376,6 +376,9 @@ std::vector<ConfigKey> make_schema() {
            "where the model runs"),
       integer("run", "time_limit", FIELD(run.time_limit), 0, kAny, "seconds",
               "save a checkpoint and stop after this; 0: no limit", {"max_time"}),
+      number("run", "peak_flops", FIELD(run.peak_flops), 0, 1e24, Ends::closed, "FLOP/s",
+             "best rate of one rank, e.g. the matrix rate of smelt-bench, which mfu in "
+             "metrics.jsonl refers to; 0: unknown, mfu is null"),
   };
 }
 

@@ -7,6 +7,7 @@
 #include <filesystem>
 
 #include "apps/common/atomic_folder.h"
+#include "apps/common/budget_json.h"
 #include "apps/common/output_file.h"
 #include "apps/common/sha256.h"
 #include "dist/collectives.h"
@@ -214,21 +215,24 @@ void Trainer::log(const StepMetrics& metrics, double lr, double seconds, int64_t
                   .load_max_over_mean = worst},
                  logged);
   if (!logged) return;
-  json::object line{{"step", state_.step},
-                    {"tokens", state_.tokens},
-                    {"loss", number_or_null(metrics.loss)},
-                    {"lr", lr},
-                    {"grad_norm", number_or_null(metrics.grad_norm)},
-                    {"tokens_per_second", number_or_null(rate)},
-                    {"flops_per_second", number_or_null(flops)},
-                    {"mfu", nullptr},  // the peak of a CPU is not known to the program
-                    {"aux_loss", number_or_null(metrics.aux_loss)},
-                    {"z_loss", number_or_null(metrics.z_loss)},
-                    {"load_max_over_mean", std::move(loads)},
-                    {"dropped", 0},
-                    {"skipped_steps", state_.skipped_steps},
-                    {"rss_bytes", memory.current_bytes},
-                    {"seconds", train_seconds_}};
+  json::object line{
+      {"step", state_.step},
+      {"tokens", state_.tokens},
+      {"loss", number_or_null(metrics.loss)},
+      {"lr", lr},
+      {"grad_norm", number_or_null(metrics.grad_norm)},
+      {"tokens_per_second", number_or_null(rate)},
+      {"flops_per_second", number_or_null(flops)},
+      {"mfu", config_.run.peak_flops > 0
+                  ? json::value(flops / (config_.run.peak_flops * world_.world().size()))
+                  : json::value(nullptr)},
+      {"aux_loss", number_or_null(metrics.aux_loss)},
+      {"z_loss", number_or_null(metrics.z_loss)},
+      {"load_max_over_mean", std::move(loads)},
+      {"dropped", 0},
+      {"skipped_steps", state_.skipped_steps},
+      {"rss_bytes", memory.current_bytes},
+      {"seconds", train_seconds_}};
   if (branch_tokens > 0) line["branch_tokens"] = branch_tokens;
   metrics_->write(line);
   window_seconds_ = window_tokens_ = 0;
@@ -289,13 +293,13 @@ void Trainer::finish(int64_t branch_tokens) {
   const Budget budget = budget_of(config_.model, state_.mean_context);
   json::object by_domain;
   for (const DomainLoss& d : domains) by_domain[d.domain] = number_or_null(d.nats_per_token());
-  const bool looped = config_.model.loop.layers > 0 && config_.model.loop.visits > 1;
+  const Budget control = budget_of(control_of(config_.model), state_.mean_context);
   endpoint_ = json::object{
-      {"arch", looped ? "smelt" : "baseline"},
+      {"arch", arch_name(config_.model)},
       {"cell", fs::path(config_.run.dir).filename().string()},
       {"flops_per_token", budget.flops_per_token},
       {"params_non_embedding", budget.params_non_embedding},
-      {"sparsity", nullptr},  // needs the fully active control of the scale
+      {"sparsity", sparsity(budget, control)},
       {"kv_bytes_per_token", budget.kv_values_per_token * size_of(config_.train.dtype)},
       {"tokens", state_.tokens},
       {"loss",

@@ -1,5 +1,7 @@
 // The program smelt-pretrain: what it leaves behind, and how it refuses what cannot be trained.
+#include "apps/common/config.h"
 #include "apps/common/sha256.h"
+#include "moe/budget.h"
 #include "tests/apps/pretrain_runs.h"
 
 namespace smelt::testing {
@@ -80,6 +82,12 @@ BOOST_AUTO_TEST_CASE(metrics_and_endpoints_have_every_key) {
                                         "sparsity", "kv_bytes_per_token", "tokens", "loss",
                                         "loss_by_domain", "seed", "config_sha256"}));
   BOOST_TEST(ends[0].at("arch").as_string() == "smelt");
+  const ModelConfig model = load_config(run + "/config.ini").config.model;
+  const double context = json::parse(read_file(step_folder(run, kSteps) + "/trainer_state.json"))
+                             .at("mean_context")
+                             .as_double();
+  BOOST_TEST(ends[0].at("sparsity").as_double() ==
+             sparsity(budget_of(model, context), budget_of(control_of(model), context)));
   BOOST_TEST(ends[0].at("cell").as_string() == "straight");
   BOOST_TEST(ends[0].at("tokens").as_int64() == kSteps * kStepTokens);
   BOOST_TEST(ends[0].at("config_sha256").as_string() ==
@@ -91,7 +99,8 @@ BOOST_AUTO_TEST_CASE(metrics_and_endpoints_have_every_key) {
 
 BOOST_AUTO_TEST_CASE(the_mean_context_is_that_of_all_data_on_any_ranks) {
   const Common& common = Common::get();
-  const Words options = {"--train.tokens=256", "--optim.warmup_tokens=0", "--optim.decay_tokens=0"};
+  const Words options = {"--train.tokens=256", "--optim.warmup_tokens=0", "--optim.decay_tokens=0",
+                         "--run.peak_flops=2e9"};
   double alone = 0;
   for (const int ranks : {1, 2}) {
     const std::string run = common.new_run();
@@ -106,6 +115,11 @@ BOOST_AUTO_TEST_CASE(the_mean_context_is_that_of_all_data_on_any_ranks) {
     BOOST_TEST(mean == alone);
     BOOST_TEST(mean > 1);
     BOOST_TEST(mean < 16.5);  // documents end inside the windows
+    for (const json::object& line : read_jsonl(run + "/metrics.jsonl")) {
+      if (line.contains("valid")) continue;
+      BOOST_CHECK_CLOSE(line.at("mfu").as_double(),
+                        line.at("flops_per_second").as_double() / (2e9 * ranks), 1e-6);
+    }
   }
 }
 
