@@ -1,4 +1,5 @@
 // smelt-plan match: the SMELT, ablation or control with the budgets of a Baseline.
+#include <cstdio>
 #include <filesystem>
 #include <iostream>
 
@@ -56,7 +57,8 @@ int run_match(const Arguments& arguments) {
 
   ModelTable table;
   table.add("Baseline", model, reference, sparsity(reference, control), nullptr);
-  table.add("same widths", naive, naive_budget, sparsity(naive_budget, control), &reference);
+  if (naive_budget.executed_depth != reference.executed_depth)
+    table.add("same widths", naive, naive_budget, sparsity(naive_budget, control), &reference);
   json::array candidates;
   for (const Match& match : matches) {
     const double s = sparsity(match.budget, control);
@@ -68,10 +70,10 @@ int run_match(const Arguments& arguments) {
     entry["cost"] = match.cost;
     candidates.push_back(entry);
   }
-  char head[128];
-  std::snprintf(head, sizeof head, "mean context %.6g (", context.keys);
-  print(arguments, head + context.source +
-                       "); F, N without embedding and head; KV values per token\n\n" +
+  char context_text[32];
+  std::snprintf(context_text, sizeof context_text, "%.6g", context.keys);
+  print(arguments, std::string("mean context ") + context_text + " (" + context.source +
+                       ")\nF and N without embedding and head, KV in values per token\n\n" +
                        table.text());
   if (!out.empty()) {
     write_file(out, matched_ini(baseline, matches.front(),

@@ -141,8 +141,7 @@ BOOST_AUTO_TEST_CASE(a_match_is_written_as_a_configuration_with_equal_budgets) {
 
 BOOST_AUTO_TEST_CASE(a_match_is_deterministic_and_fits_a_page) {
   const ScratchFolder scratch;
-  const std::string arguments =
-      "match --mean-context=336 --baseline=" + configs("ladder/1600m-s97-baseline.ini");
+  const std::string arguments = "match --baseline=" + configs("ladder/1600m-s97-baseline.ini");
   const Outcome first = run_plan(scratch, arguments);
   BOOST_TEST(first.code == 0);
   BOOST_TEST(run_plan(scratch, arguments).out == first.out);
@@ -266,6 +265,17 @@ BOOST_AUTO_TEST_CASE(the_shipped_ladders_are_what_the_matcher_gives) {
       const std::string name = join({"/", cell, "-smelt.ini"});
       BOOST_TEST(read_file(copy + name) == read_file(configs(ladder + name)), cell);
     }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_tables_of_the_documentation_are_those_of_the_program) {
+  const ScratchFolder scratch;
+  const std::string page = read_file(join({SMELT_SOURCE_DIR, "/docs/budgets.md"}));
+  for (const std::string arguments :
+       {"ladder --mean-context=336", "nano-ladder --mean-context=256"}) {
+    const Outcome table = run_plan(scratch, "ladder --markdown --dir=" + configs(arguments));
+    BOOST_REQUIRE_MESSAGE(table.code == 0, table.err);
+    BOOST_TEST((page.find(table.out) != std::string::npos), table.out);
   }
 }
 
