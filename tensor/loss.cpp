@@ -7,6 +7,16 @@
 
 namespace smelt {
 
+int64_t loss_block_tokens(int64_t tokens, int64_t vocab_size, DType dtype) {
+  // 16 MiB is about what a last-level cache holds, so that the passes over the logits do not go to
+  // memory. Each block streams W twice and dweight once, however: below 64 tokens that traffic
+  // costs more than larger logits do. Above 1024 nothing is gained.
+  constexpr int64_t kLogitBytes = int64_t{16} << 20;
+  constexpr int64_t kMinTokens = 64, kMaxTokens = 1024;
+  const int64_t fitting = kLogitBytes / (vocab_size * size_of(dtype));
+  return std::min(tokens, std::clamp(fitting, kMinTokens, kMaxTokens));
+}
+
 LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight,
                                         const Tensor& targets, bool want_grad) {
   constexpr const char* op = "linear_cross_entropy";
