@@ -128,11 +128,16 @@ int64_t peak_of_backward(const Sizes& s, const KeptActivations& all, int64_t kep
   const int64_t recomputed_moe = recompute == Recompute::moe ? all.moe() + stream : 0;
   const int64_t recomputed_block = recompute == Recompute::block ? all.steps() : 0;
 
+  // Forward, or forward again: rows on their way back lie in the order of the experts and in that
+  // of the ranks beside those that arrive; no output and no shared expert yet.
+  const int64_t returning = s.exchanged ? 2 * rows - stream - all.shared : 0;
+
   Walk walk(kept + stream + recomputed_block);
+  if (recomputed_moe == 0) walk.node(0, returning, 0);
   walk.node(probs, 0, probs);  // z-loss: its gradient scaled
   walk.node(probs, 0, 0);      // balance loss
   walk.node(update, 0, 0);     // residual connection
-  walk.node(recomputed_moe, 0, 0);
+  if (recomputed_moe > 0) walk.node(recomputed_moe, returning, 0);
   if (s.Fs > 0) {
     const int64_t shared = s.values(s.T, s.Fs), both = s.values(s.T, 2 * s.Fs);
     walk.node(shared, s.product_scratch(s.T, s.H, s.Fs), shared);    // down

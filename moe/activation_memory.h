@@ -63,13 +63,14 @@ struct ActivationMemory {
   /// Highest live size while the last executed step runs backward, from its end to its attention;
   /// earlier steps find less. The loss's part is gone by then. A recomputed part is whole again for
   /// the time, and gradients live beside it: of the residual stream and of the update, and of one
-  /// tensor's readers at a time, e.g. T k H b of the experts' output or 3 T k F b inside them.
+  /// tensor's readers at a time, e.g. T k H b of the experts' output or 3 T k F b inside them. With
+  /// expert parallelism also forward, where rows that return are held twice more.
   int64_t peak_backward = 0;
   int64_t peak() const { return peak_loss > peak_backward ? peak_loss : peak_backward; }
 };
 
 /// With balance = aux and z_loss_coef above 0; without them the router's gradients are missing from
-/// the peak. The kernels' scratch of attention, which depends on threads, is not counted.
+/// the peak. The scratch of attention, about half a MiB for each thread, is not counted.
 ActivationMemory activation_memory(const ModelConfig& config, const MicroBatch& batch);
 
 }  // namespace smelt

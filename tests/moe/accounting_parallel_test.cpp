@@ -53,9 +53,12 @@ BOOST_AUTO_TEST_CASE(a_rank_with_an_even_load_keeps_what_the_formula_says) {
       run_backward(*model, input);  // creates the gradients
       const auto before = double(allocator().stats().live_bytes);
       allocator().reset_peak();
-      const Variable loss = training_loss(*model, input, {}, totals_of({input}));
-      const double kept = double(allocator().stats().live_bytes) - before;
-      backward(loss);
+      double kept = 0;
+      with_threads(1, [&] {  // attention's scratch grows with threads
+        const Variable loss = training_loss(*model, input, {}, totals_of({input}));
+        kept = double(allocator().stats().live_bytes) - before;
+        backward(loss);
+      });
       const double peak = double(allocator().stats().peak_live_bytes) - before;
       const ActivationMemory formula =
           activation_memory(config, {.sequences = 3,
@@ -64,8 +67,8 @@ BOOST_AUTO_TEST_CASE(a_rank_with_an_even_load_keeps_what_the_formula_says) {
                                      .expert_parallel = expert_parallel});
       BOOST_TEST_CONTEXT("expert_parallel " << expert_parallel << ", recompute "
                                             << int(recompute)) {
-        BOOST_CHECK_CLOSE_FRACTION(double(formula.kept.total()), kept, 0.05);
-        BOOST_CHECK_CLOSE_FRACTION(double(formula.peak()), peak, 0.10);
+        BOOST_CHECK_CLOSE_FRACTION(double(formula.kept.total()), kept, 0.01);
+        BOOST_CHECK_CLOSE_FRACTION(double(formula.peak()), peak, 0.02);
       }
     }
   }

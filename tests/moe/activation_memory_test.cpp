@@ -15,8 +15,9 @@ struct Measured {
   double kept, peak;
 };
 
-/// Bytes above the model, its gradients and the input: between the passes, and at the highest.
-Measured measure(const ModelConfig& config, const MicroBatch& batch) {
+/// Bytes above the model, its gradients and the input: between the passes, and at the highest. On
+/// one thread: attention's scratch, which is not of the formula, has about half a MiB for each.
+Measured measure_here(const ModelConfig& config, const MicroBatch& batch) {
   const auto model = make_model(config, batch.dtype);
   model->set_recompute(batch.recompute);
   const ModelInput input =
@@ -28,6 +29,10 @@ Measured measure(const ModelConfig& config, const MicroBatch& batch) {
   const double kept = double(allocator().stats().live_bytes) - before;
   backward(loss);
   return {kept, double(allocator().stats().peak_live_bytes) - before};
+}
+
+Measured measure(const ModelConfig& config, const MicroBatch& batch) {
+  return with_threads(1, [&] { return measure_here(config, batch); });
 }
 
 /// Wide enough that tensors and not their number decide.
@@ -55,8 +60,9 @@ void check(const ModelConfig& config, MicroBatch batch) {
                                         << ", peak " << measured.peak) {
         BOOST_TEST_MESSAGE("kept " << double(formula.kept.total()) / measured.kept << " peak "
                                    << double(formula.peak()) / measured.peak);
-        BOOST_CHECK_CLOSE_FRACTION(double(formula.kept.total()), measured.kept, 0.05);
-        BOOST_CHECK_CLOSE_FRACTION(double(formula.peak()), measured.peak, 0.10);
+        BOOST_CHECK_CLOSE_FRACTION(double(formula.kept.total()), measured.kept, 0.01);
+        BOOST_CHECK_CLOSE_FRACTION(double(formula.peak()), measured.peak,
+                                   dtype == DType::f32 ? 0.02 : 0.10);
       }
     }
   }
