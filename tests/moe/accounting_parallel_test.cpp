@@ -1,6 +1,7 @@
-// FLOPs and activation memory where experts live on other ranks.
+// FLOPs, activation memory and the plan of a layout where experts live on other ranks.
 #include "moe/activation_memory.h"
 #include "moe/budget.h"
+#include "moe/layout_plan.h"
 #include "tensor/allocator.h"
 #include "tensor/flop_counter.h"
 #include "tests/moe/ranks.h"
@@ -69,6 +70,43 @@ BOOST_AUTO_TEST_CASE(a_rank_with_an_even_load_keeps_what_the_formula_says) {
                                             << int(recompute)) {
         BOOST_CHECK_CLOSE_FRACTION(double(formula.kept.total()), kept, 0.01);
         BOOST_CHECK_CLOSE_FRACTION(double(formula.peak()), peak, 0.02);
+      }
+    }
+  }
+}
+
+BOOST_AUTO_TEST_CASE(the_rank_that_holds_most_allocates_what_the_plan_says) {
+  const ModelConfig config = even_config();
+  for (const int expert_parallel : expert_parallel_sizes()) {
+    for (const Recompute recompute : {Recompute::none, Recompute::block}) {
+      const dist::World world(expert_parallel);
+      const int ranks = world.world().size();
+      const TrainingSizes sizes{
+          .seq_len = 100, .micro_batch = 3, .global_batch = 6 * ranks, .recompute = recompute};
+      const LayoutMemory plan = plan_layout(config, sizes, {ranks, expert_parallel}, 1e9).memory;
+      allocator().reset_peak();
+      const size_t before = allocator().stats().live_bytes;
+      const auto model = make_model(config, DType::f32, world);
+      model->set_recompute(recompute);
+      ShardedOptimizer optimizer(model->parameters(), world, {});
+      const auto state = double(allocator().stats().live_bytes - before);
+      const Batch batch = random_batch(6 * ranks, 100, 82, false, config.vocab_size);
+      with_threads(1, [&] {  // attention's scratch grows with threads
+        train_step(*model, optimizer, world, part_of(batch, world, 3), {.lr = 1e-3, .balance = {}});
+      });
+      const auto peak = double(allocator().stats().peak_live_bytes - before);
+      BOOST_TEST_CONTEXT("expert_parallel " << expert_parallel << ", recompute "
+                                            << int(recompute)) {
+        BOOST_CHECK_CLOSE_FRACTION(dist::all_reduce_max(state, world.world()), double(plan.state()),
+                                   0.01);
+        // Each element's moments are on one rank.
+        BOOST_CHECK_EQUAL(dist::all_reduce_sum(optimizer.state_bytes(), world.world()),
+                          8 * budget_of(config, 1).params_total);
+        const double step = double(plan.state() + plan.inputs + plan.activations_peak);
+        BOOST_TEST_MESSAGE("peak " << peak / step << " of the plan without reduction buffers, "
+                                   << peak / (step + double(plan.reduction_buffers)) << " with");
+        BOOST_CHECK_LE(peak, 1.01 * (step + double(plan.reduction_buffers)));
+        BOOST_CHECK_GE(peak, 0.98 * step);
       }
     }
   }
