@@ -10,9 +10,6 @@ namespace smelt::dist {
 
 namespace {
 
-/// Reductions under way at once during backward; each holds a receive buffer of about one bucket.
-constexpr size_t kMaxInFlight = 4;
-
 /// Bounds of the group's parts of a bucket.
 std::vector<int64_t> part_bounds(const Range& bucket, int group_size) {
   std::vector<int64_t> bounds;
@@ -103,7 +100,7 @@ void GradientReducer::poll() {
   auto& in_flight = progress_->in_flight;
   while (!in_flight.empty() && in_flight.front().test()) in_flight.pop_front();
   if (!options_.overlap) return;
-  while (in_flight.size() < kMaxInFlight && progress_->not_started > 0 &&
+  while (in_flight.size() < kMaxReductionsInFlight && progress_->not_started > 0 &&
          progress_->missing[size_t(progress_->not_started) - 1] == 0) {
     start_next_bucket();
   }
@@ -113,7 +110,8 @@ void GradientReducer::finish() {
   overlapped_buckets_ = int64_t(layout_.buckets.size()) - progress_->not_started;
   auto& in_flight = progress_->in_flight;
   while (progress_->not_started > 0 || !in_flight.empty()) {
-    while (in_flight.size() < kMaxInFlight && progress_->not_started > 0) start_next_bucket();
+    while (in_flight.size() < kMaxReductionsInFlight && progress_->not_started > 0)
+      start_next_bucket();
     in_flight.front().wait();
     in_flight.pop_front();
   }

@@ -18,6 +18,10 @@
 
 namespace smelt::dist {
 
+/// Reductions under way at once during backward; each holds a receive buffer of (n - 1) / n of its
+/// bucket.
+constexpr size_t kMaxReductionsInFlight = 4;
+
 struct GradientReducerOptions {
   bool overlap = true;             // false: all communication happens in finish()
   std::vector<std::string> names;  // of the parameters, for messages; may be empty

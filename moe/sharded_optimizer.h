@@ -16,12 +16,15 @@
 
 namespace smelt {
 
+/// Gradients are reduced in buckets of about this size; a larger parameter is a bucket of its own.
+constexpr int64_t kBucketBytes = int64_t{32} << 20;
+
 class ShardedOptimizer {
  public:
   /// Takes over the data and gradients of all parameters of `store`, as they are now. The store
   /// must outlive it. Collective.
   ShardedOptimizer(ParameterStore& store, const dist::World& world, const AdamWConfig& config,
-                   bool overlap = true, int64_t bucket_bytes = int64_t{32} << 20);
+                   bool overlap = true, int64_t bucket_bytes = kBucketBytes);
   ~ShardedOptimizer();
   ShardedOptimizer(const ShardedOptimizer&) = delete;
   ShardedOptimizer& operator=(const ShardedOptimizer&) = delete;

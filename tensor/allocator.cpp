@@ -16,12 +16,6 @@ namespace {
 constexpr size_t kAlignment = 64;
 constexpr size_t kMmapThreshold = size_t{1} << 20;  // above: pages go back to the system when freed
 
-size_t round_up(size_t bytes) {
-  if (bytes <= 512) return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-  const size_t step = std::bit_floor(bytes) / 8;
-  return (bytes + step - 1) / step * step;
-}
-
 void* system_allocate(size_t bytes) {
   if (bytes < kMmapThreshold) return std::aligned_alloc(kAlignment, bytes);
   void* block = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -40,10 +34,16 @@ void system_release(void* block, size_t bytes) {
 
 }  // namespace
 
+size_t block_bytes(size_t bytes) {
+  if (bytes <= 512) return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t step = std::bit_floor(bytes) / 8;
+  return (bytes + step - 1) / step * step;
+}
+
 void* CachingAllocator::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
   if (bytes > SIZE_MAX / 4) throw std::bad_alloc();
-  const size_t size = round_up(bytes);
+  const size_t size = block_bytes(bytes);
   const std::lock_guard lock(mutex_);
   ++stats_.requests;
   void* block = nullptr;
@@ -75,7 +75,7 @@ void* CachingAllocator::allocate(size_t bytes) {
 
 void CachingAllocator::release(void* block, size_t bytes) noexcept {
   if (block == nullptr) return;
-  const size_t size = round_up(bytes);
+  const size_t size = block_bytes(bytes);
   const std::lock_guard lock(mutex_);
   stats_.live_bytes -= size;
   --stats_.live_blocks;

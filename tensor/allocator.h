@@ -57,6 +57,9 @@ class CachingAllocator {
   bool poison_ = false;
 };
 
+/// What a block of `bytes` bytes takes: `bytes` rounded up to its size class.
+size_t block_bytes(size_t bytes);
+
 /// The allocator of a device; lives until the process ends.
 CachingAllocator& allocator(Device device = {});
 

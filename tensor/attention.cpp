@@ -1,5 +1,6 @@
 #include "tensor/attention.h"
 
+#include "tensor/flop_counter.h"
 #include "tensor/kernels/attention.h"
 
 namespace smelt {
@@ -61,6 +62,14 @@ Arguments checked(const char* op, const Tensor& q, const Tensor& k, const Tensor
   return a;
 }
 
+/// (query, key) pairs that the ranges allow, times query heads and head size.
+double pair_values(const Arguments& a) {
+  double pairs = 0;
+  for (const int32_t end : a.end.to_vector<int32_t>()) pairs += end;
+  for (const int32_t begin : a.begin.to_vector<int32_t>()) pairs -= begin;
+  return pairs * double(a.q.dim(2) * a.q.dim(3));
+}
+
 }  // namespace
 
 Attention attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& begin,
@@ -69,6 +78,7 @@ Attention attention(const Tensor& q, const Tensor& k, const Tensor& v, const Ten
   const Attention result{
       Tensor::empty(q.shape(), q.options()),
       Tensor::empty({q.dim(0), q.dim(2), q.dim(1)}, {accumulation_dtype(q.dtype()), q.device()})};
+  if (FlopCounter::counting()) FlopCounter::add_attention(4 * pair_values(a));
   SMELT_DISPATCH(q.device(), attention_forward, a.q, a.k, a.v, a.begin, a.end, scale, result);
   return result;
 }
@@ -88,6 +98,7 @@ AttentionGrad attention_backward(const Tensor& dout, const Tensor& q, const Tens
                            Tensor::empty(k.shape(), k.options()),
                            Tensor::empty(v.shape(), v.options())};
   const Attention saved{forward.out.contiguous(), forward.lse.contiguous()};
+  if (FlopCounter::counting()) FlopCounter::add_attention(8 * pair_values(a));
   SMELT_DISPATCH(q.device(), attention_backward, dout.contiguous(), a.q, a.k, a.v, a.begin, a.end,
                  scale, saved, grad);
   return grad;

@@ -1,5 +1,6 @@
 #include "tensor/gemm.h"
 
+#include "tensor/flop_counter.h"
 #include "tensor/kernels/gemm.h"
 
 namespace smelt {
@@ -16,6 +17,11 @@ Tensor with_unit_stride(const Tensor& t) {
 
 /// bf16 operands of a product widen to f32: processors without bf16 products compute in f32 anyway.
 Tensor widened(const Tensor& t) { return t.dtype() == DType::bf16 ? t.to(DType::f32) : t; }
+
+/// Of a product [m, k] x [k, n].
+double product_flops(int64_t m, int64_t n, int64_t k) {
+  return 2.0 * double(m) * double(n) * double(k);
+}
 
 void check_product(const char* op, const Tensor& a, const Tensor& b) {
   check_same_options(op, a, b);
@@ -68,6 +74,7 @@ void matmul_(const Tensor& c, const Tensor& a, const Tensor& b, double alpha, do
     c.copy_(wide);
     return;
   }
+  FlopCounter::add_products(product_flops(c.dim(0), c.dim(1), a.dim(1)));
   SMELT_DISPATCH(c.device(), matmul, c, with_unit_stride(widened(a)), with_unit_stride(widened(b)),
                  alpha, beta);
 }
@@ -81,6 +88,7 @@ Tensor grouped_matmul(const Tensor& x, const Tensor& w, const std::vector<int64_
       "grouped_matmul: x " << to_string(x.shape()) << " does not fit w " << to_string(w.shape()));
   check_offsets("grouped_matmul", offsets, w.dim(0), x.dim(0));
   const Tensor y = Tensor::empty({x.dim(0), w.dim(2)}, {accumulation_dtype(x.dtype()), x.device()});
+  FlopCounter::add_products(product_flops(x.dim(0), x.dim(1), w.dim(2)));
   if (y.numel() > 0) {
     SMELT_DISPATCH(y.device(), grouped_matmul, y, widened(x).contiguous(),
                    with_unit_stride(widened(w)), offsets);
@@ -101,6 +109,7 @@ void grouped_outer_(const Tensor& c, const Tensor& a, const Tensor& b,
   check_dtype("grouped_outer", "c", c, accumulation_dtype(a.dtype()));
   SMELT_CHECK(ShapeError, c.is_contiguous(), "grouped_outer: c must be contiguous");
   check_offsets("grouped_outer", offsets, c.dim(0), a.dim(0));
+  FlopCounter::add_products(product_flops(a.dim(0), a.dim(1), b.dim(1)));
   if (c.numel() == 0 || a.dim(0) == 0) return;
   SMELT_DISPATCH(c.device(), grouped_outer, c, widened(a).contiguous(), widened(b).contiguous(),
                  offsets);

@@ -1,8 +1,21 @@
 #include "tensor/loss.h"
 
+#include <algorithm>
+
+#include "tensor/flop_counter.h"
 #include "tensor/kernels/loss.h"
 
 namespace smelt {
+
+int64_t loss_block_tokens(int64_t tokens, int64_t vocab_size, DType dtype) {
+  // 16 MiB is about what a last-level cache holds, so that the passes over the logits do not go to
+  // memory. Each block streams W twice and dweight once, however: below 64 tokens that traffic
+  // costs more than larger logits do. Above 1024 nothing is gained.
+  constexpr int64_t kLogitBytes = int64_t{16} << 20;
+  constexpr int64_t kMinTokens = 64, kMaxTokens = 1024;
+  const int64_t fitting = kLogitBytes / (vocab_size * size_of(dtype));
+  return std::min(tokens, std::clamp(fitting, kMinTokens, kMaxTokens));
+}
 
 LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight,
                                         const Tensor& targets, bool want_grad) {
@@ -33,6 +46,11 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight,
       Tensor::empty({x.dim(0)}, accumulation),
       want_grad ? Tensor::empty(x.shape(), x.options()) : Tensor(),
       want_grad ? Tensor::empty(weight.shape(), accumulation) : Tensor()};
+  if (FlopCounter::counting()) {
+    const auto ids = target.to_vector<int32_t>();
+    const auto tokens = std::count_if(ids.begin(), ids.end(), [](int32_t id) { return id >= 0; });
+    FlopCounter::add_products((want_grad ? 6.0 : 2.0) * double(tokens) * double(weight.numel()));
+  }
   SMELT_DISPATCH(x.device(), linear_cross_entropy, x.contiguous(), weight.contiguous(), target,
                  result);
   return result;

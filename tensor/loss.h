@@ -12,6 +12,11 @@ struct LinearCrossEntropy {
   Tensor dweight;  // [V, H] f32 (f64 for f64): likewise
 };
 
+/// Tokens whose logits (of this dtype) are held at a time, out of `tokens`. They stay within 16
+/// MiB, but blocks have no fewer than 64 tokens: logits of more than 65,536 words take 256 bytes a
+/// word.
+int64_t loss_block_tokens(int64_t tokens, int64_t vocab_size, DType dtype);
+
 /// x [T, H] f32|bf16|f64, weight [V, H] same dtype, targets [T] i32 in [-1, V), -1 = no target.
 /// Softmax and losses in f32. With want_grad the gradients of sum(losses) are computed on the way.
 /// Tokens without target cost no product.

@@ -57,5 +57,7 @@ OptionTable match_options();
 int run_match(const Arguments& arguments);
 OptionTable ladder_options();
 int run_ladder(const Arguments& arguments);
+OptionTable layout_options();
+int run_layout(const Arguments& arguments);
 
 }  // namespace smelt

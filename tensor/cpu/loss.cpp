@@ -14,12 +14,6 @@
 namespace smelt::kernels::cpu {
 namespace {
 
-// A block's logits stay within 16 MiB, about what a last-level cache holds, so that the passes over
-// them do not go to memory. Each block streams W twice and dweight once, however: below 64 rows
-// (a vocabulary above 65,536) that traffic costs more than larger logits do, so blocks never get
-// smaller, and logits then grow with V at 256 bytes a word. Above 1024 rows nothing is gained.
-constexpr int64_t kLogitBytes = int64_t{16} << 20;
-constexpr int64_t kMinRows = 64, kMaxRows = 1024;
 constexpr int64_t kWordBytes = int64_t{4} << 20;  // bf16: widened piece of W
 
 /// Words per product: all of them, or as many as a widened piece of W may hold.
@@ -89,8 +83,7 @@ void run(const Tensor& x, const Tensor& weight, const int32_t* targets,
     return;
   }
 
-  const int64_t block =
-      std::min(count, std::clamp(kLogitBytes / (words * int64_t(sizeof(A))), kMinRows, kMaxRows));
+  const int64_t block = loss_block_tokens(count, words, result.losses.dtype());
   const int64_t piece = words_per_piece<T>(words, size);
   const TensorOptions options{result.losses.dtype(), {}};
   const Tensor logits_memory = Tensor::empty({block, words}, options);
