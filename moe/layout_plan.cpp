@@ -192,12 +192,12 @@ LayoutPlan smallest_layout(const ModelConfig& config, const TrainingSizes& sizes
   const LayoutPlan& near = *closest;
   SMELT_CHECK(
       ConfigError, false,
-      "no layout fits " << device_memory << " bytes per rank: " << near.layout.ranks
+      "no layout fits " << double(device_memory) / 1e9 << " GB per rank: " << near.layout.ranks
                         << " ranks with dist.expert_parallel = " << near.layout.expert_parallel
                         << ", train.recompute = " << key_of(near.sizes.recompute)
                         << " and train.micro_batch = " << near.sizes.micro_batch
-                        << " come closest with " << near.memory.total()
-                        << " bytes; allow more ranks");
+                        << " come closest with " << double(near.memory.total()) / 1e9
+                        << " GB; allow more ranks");
   return near;
 }
 

@@ -261,7 +261,7 @@ BOOST_AUTO_TEST_CASE(layouts_that_cannot_be_are_refused) {
   BOOST_CHECK_EXCEPTION(plan_layout(small(), kSmall, {}, 0), ConfigError, says("bandwidth = 0"));
   BOOST_CHECK_EXCEPTION(
       smallest_layout(small(), kSmall, {1, 2, 4}, 1000, 1e9), ConfigError,
-      says("no layout fits 1000 bytes per rank: 4 ranks with dist.expert_parallel = 4"));
+      says("no layout fits 1e-06 GB per rank: 4 ranks with dist.expert_parallel = 4"));
   BOOST_CHECK_EXCEPTION(smallest_layout(small(), kSmall, {3, 5}, 1000, 1e9), ConfigError,
                         says("train.global_batch = 16 is not a multiple of any number of ranks"));
 }
