@@ -41,6 +41,7 @@ class PlanTable {
       std::snprintf(padded, sizeof padded, "%20s", cell.c_str());
       text_ += padded;
     }
+    text_.erase(text_.find_last_not_of(' ') + 1);
     text_ += "\n";
   }
   template <typename Value>

@@ -203,9 +203,49 @@ BOOST_AUTO_TEST_CASE(bad_input_ends_with_code_2_and_one_line) {
   refused("match " + baseline + " --head-multiple=3", "must be even");
   refused("match " + baseline + " --fix=hidden_size --fix=expert_hidden_size",
           "no model on the grid is within");
+  const std::string layout = "layout --config=" + configs("nano-baseline.ini");
+  refused("layout", "--config=FILE is needed");
+  refused(layout + " --ranks=3", "dist.expert_parallel = 2 must divide the number of ranks, 3");
+  refused(layout + " --ranks=5 --expert-parallel=5", "must be divisible by");
+  refused(layout + " --ranks=8 --expert-parallel=1", "must be a multiple of ranks x");
+  refused(layout + " --expert-parallel=2", "given without --ranks");
+  refused(layout + " --device-memory=0.001 --max-ranks=2", "no layout fits 0.001 GB per rank");
   refused("ladder --dir=" + scratch.path("none"), "is not a folder");
   refused("ladder --dir=" + scratch.path(), "holds no file *-baseline.ini");
   refused("mach", "did you mean match?");
+}
+
+BOOST_AUTO_TEST_CASE(the_largest_cells_plan_onto_8_to_64_devices) {
+  const ScratchFolder scratch;
+  for (const std::string arch : {"baseline", "smelt"}) {
+    const std::string arguments =
+        join({"layout --config=", configs(join({"ladder/1600m-s97-", arch, ".ini"})),
+              " --device-memory=141 --ranks=64"});
+    const json::object shown = run_json(scratch, arguments);
+    const json::object& best = shown.at("smallest").as_object();
+    BOOST_TEST(best.at("ranks").as_int64() >= 8);
+    BOOST_TEST(best.at("ranks").as_int64() <= 64);
+    BOOST_TEST(best.at("bytes").at("total").as_int64() <= 141000000000);
+    const json::object& given = shown.at("layout").as_object();
+    BOOST_TEST(given.at("fits").as_bool());
+    BOOST_TEST(given.at("ranks").as_int64() == 64);
+    BOOST_TEST(given.at("expert_parallel").as_int64() == 8);
+    // Half the bandwidth, twice the time.
+    const json::object slower = run_json(scratch, arguments + " --bandwidth=25");
+    BOOST_CHECK_CLOSE(slower.at("layout").at("communication_seconds").as_double(),
+                      2 * given.at("communication_seconds").as_double(), 1e-9);
+    const Outcome text = run_plan(scratch, arguments);
+    BOOST_TEST(widest_line(text.out) <= 100u);
+    BOOST_TEST(text.out.find("smallest that fits") != std::string::npos);
+  }
+  // A layout that was asked for is shown even where none fits.
+  const Outcome small = run_plan(scratch,
+                                 "layout --ranks=1 --device-memory=0.001 --max-ranks=2"
+                                 " --config=" +
+                                     configs("nano-baseline.ini") + " --dist.expert_parallel=1");
+  BOOST_TEST(small.code == 0);
+  BOOST_TEST(small.out.find("does not fit") != std::string::npos, small.out);
+  BOOST_TEST(small.out.find("come closest with") != std::string::npos, small.out);
 }
 
 BOOST_AUTO_TEST_CASE(every_smelt_of_both_ladders_has_the_budgets_of_its_baseline) {
