@@ -6,6 +6,7 @@
 #include <unordered_set>
 
 #include "tensor/elementwise.h"
+#include "tensor/profiler.h"
 
 namespace smelt {
 
@@ -25,6 +26,7 @@ struct Gradient {
 
 struct Node {
   const char* name = "";
+  const char* scope = ProfileScope::current();
   uint64_t number = 0;
   std::vector<Edge> inputs;
   std::vector<Gradient> grads;  // of the outputs, while backward runs
@@ -249,6 +251,7 @@ void backward(const std::vector<Variable>& roots, const std::vector<Tensor>& gra
     node->grads.clear();
     std::vector<Tensor> inputs(node->inputs.size());
     if (any) {
+      const ProfileScope scope(node->scope, true);
       inputs = node->backward(outputs);
       SMELT_CHECK(Error, inputs.size() == node->inputs.size(),
                   "backward: '" << node->name << "' returned " << inputs.size() << " gradients for "

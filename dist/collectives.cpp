@@ -12,6 +12,7 @@
 #include "dist/exchange.h"
 #include "dist/mpi_error.h"
 #include "tensor/error.h"
+#include "tensor/profiler.h"
 
 namespace smelt::dist {
 
@@ -235,6 +236,7 @@ Tensor all_to_all_rows(const Tensor& rows, const std::vector<int64_t>& send_rows
               kOp << ": rank " << rank << " sends itself " << send_rows[rank]
                   << " rows but expects " << recv_rows[rank]);
 
+  const ProfiledOperation profiled("all_to_all_rows", double(rows.bytes()));
   Shape shape = rows.shape();
   shape[0] = recv_begin.back();
   const int64_t width =

@@ -5,6 +5,7 @@
 
 #include "dist/exchange.h"
 #include "tensor/error.h"
+#include "tensor/profiler.h"
 
 namespace smelt::dist {
 
@@ -107,6 +108,7 @@ void GradientReducer::poll() {
 }
 
 void GradientReducer::finish() {
+  const ProfiledOperation profiled("reduce_gradients", double(flat_.bytes()));
   overlapped_buckets_ = int64_t(layout_.buckets.size()) - progress_->not_started;
   auto& in_flight = progress_->in_flight;
   while (progress_->not_started > 0 || !in_flight.empty()) {
@@ -121,6 +123,7 @@ void GradientReducer::finish() {
 
 void gather_parameters_(const Tensor& flat, const BucketLayout& layout, const Group& group) {
   check_flat("gather_parameters_", flat, layout, group);
+  const ProfiledOperation profiled("gather_parameters", double(flat.bytes()));
   Exchange exchange(group);
   for (const Range& bucket : layout.buckets) {
     post_part_gather(flat, part_bounds(bucket, group.size()), group, exchange);

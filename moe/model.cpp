@@ -5,6 +5,7 @@
 #include "autograd/linear.h"
 #include "moe/token_dispatch.h"
 #include "tensor/loss.h"
+#include "tensor/profiler.h"
 #include "tensor/routing.h"
 
 namespace smelt {
@@ -121,7 +122,12 @@ MoeTransformer::MoeTransformer(const ModelConfig& config, DType dtype, const dis
       rotary_(rotary_table(config.max_seq_len, config.head_dim, config.rope_theta,
                            accumulation_dtype(dtype))),
       biases_(size_t(plan_.executed_depth())),
-      load_(plan_.executed_depth(), config.num_experts) {}
+      load_(plan_.executed_depth(), config.num_experts) {
+  for (const ExecutionStep& step : plan_.steps()) {
+    step_names_.push_back("layer " + std::to_string(step.layer) + " visit " +
+                          std::to_string(step.visit));
+  }
+}
 
 MoeTransformer::~MoeTransformer() = default;
 
@@ -149,6 +155,7 @@ Variable MoeTransformer::feed_forward(size_t step, const Variable& x, const Rout
 
 std::vector<Variable> MoeTransformer::run_step(size_t i, const std::vector<Variable>& inputs,
                                                const Pass& pass) {
+  const ProfileScope scope(step_names_[i].c_str());
   const ExecutionStep& step = plan_.steps()[i];
   const Layer& layer = *layers_[size_t(step.layer)];
   Variable x = inputs[0];
@@ -199,6 +206,7 @@ bool MoeTransformer::kv_read_later(size_t i) const {
 std::vector<Variable> MoeTransformer::run(const ModelInput& input, const Pass& pass) {
   const int64_t T = input.layout.batch * input.layout.seq_len;
   check_shape("MoeTransformer", "tokens", input.tokens, {T});
+  const ProfileScope outside("embedding and head");
   Variable x = embedding_(input.tokens);
   Variable aux, z;
   std::vector<KeyValue> kv_of_slot(size_t(plan_.kv_slots()));
@@ -244,6 +252,7 @@ PassLoss MoeTransformer::loss(const ModelInput& input, const BalanceConfig& bala
                                                 .training = true,
                                                 .balance = balance,
                                                 .totals = totals});
+  const ProfileScope scope("embedding and head");
   return {linear_cross_entropy(out[0], head_weight(), input.targets), out[1], out[2]};
 }
 

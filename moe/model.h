@@ -6,6 +6,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dist/group.h"
@@ -90,6 +91,7 @@ class MoeTransformer {
   Recompute recompute_ = Recompute::none;
   std::vector<Tensor> biases_;
   LoadStatistics load_;
+  std::vector<std::string> step_names_;  // "layer 3 visit 1", for profiles
 };
 
 }  // namespace smelt

@@ -5,6 +5,7 @@
 
 #include "autograd/elementwise.h"
 #include "dist/collectives.h"
+#include "tensor/profiler.h"
 
 namespace smelt {
 
@@ -56,6 +57,7 @@ StepMetrics train_step(MoeTransformer& model, ShardedOptimizer& optimizer, const
   // With aux_scope = batch every rank has its own share of one global sum, as with sequences.
   metrics.aux_loss = loss_sums[1];
   metrics.z_loss = loss_sums[2];
+  const ProfileScope scope("optimizer");
   metrics.grad_norm = optimizer.reduce_gradients();
   model.load().reduce(world.world());
 

@@ -60,10 +60,13 @@ int pretrain(const Arguments& arguments) {
                                                : RunMode::fresh;
   options.accept_changes = arguments.flag("accept-changes");
   options.max_skipped_steps = arguments.integer("max-skipped-steps");
+  StepProfile profile(first ? arguments.text("profile") : "", arguments.integer("profile-steps"));
+  options.profile = &profile;
   install_stop_signals();
   Trainer trainer(config, options, world);
   if (first) print_summary(config, world, omp_get_max_threads());
   const Trainer::End end = trainer.run();
+  profile.write();
   if (first && end == Trainer::End::stopped) {
     std::fprintf(stderr, "stopped by %s; go on with --resume\n",
                  *stop_signal_name() ? stop_signal_name() : "run.time_limit");
@@ -88,5 +91,9 @@ int main(int argc, char** argv) {
   options.integer("max-skipped-steps", 20, 1, 1000000, "steps",
                   "end with an error after this many steps in a row with a loss or gradient that "
                   "is not finite");
+  options.text("profile", "", "FILE",
+               "record where some steps' time goes on rank 0, as a trace for chrome://tracing or "
+               "Perfetto, and print a table");
+  options.integer("profile-steps", 3, 1, 1000, "steps", "how many, after the first two");
   return smelt::run_parallel(argc, argv, options, smelt::pretrain);
 }

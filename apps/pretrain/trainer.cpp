@@ -154,11 +154,13 @@ bool Trainer::must_stop() {
 
 void Trainer::step(const ScheduleConfig& schedule, int64_t branch_tokens) {
   const auto start = Clock::now();
+  if (options_.profile != nullptr) options_.profile->begin_step();
   const double lr = learning_rate(schedule, state_.step + 1);
   const StepMetrics metrics =
       train_step(*model_, *optimizer_, world_, next_batches(),
                  {.lr = lr, .grad_clip = config_.train.grad_clip, .balance = config_.moe});
   ++state_.step;
+  if (options_.profile != nullptr) options_.profile->end_step(state_.step);
   state_.sequences += config_.train.global_batch;
   state_.tokens += config_.tokens_per_step();
   state_.optimizer_steps = optimizer_->steps();

@@ -13,6 +13,7 @@
 #include "apps/common/run_folder.h"
 #include "apps/common/signals.h"
 #include "apps/common/validation.h"
+#include "apps/pretrain/step_profile.h"
 #include "moe/budget.h"
 #include "moe/train_step.h"
 
@@ -22,6 +23,7 @@ struct TrainerOptions {
   RunMode mode = RunMode::fresh;
   bool accept_changes = false;     // resume although settings that shape the run differ
   int64_t max_skipped_steps = 20;  // in a row, before the run ends with an error
+  StepProfile* profile = nullptr;  // of this rank; null: none
 };
 
 class Trainer {

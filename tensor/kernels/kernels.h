@@ -1,12 +1,28 @@
 // Private to tensor/: how an operation reaches the kernel of its device.
 //
 // SMELT_KERNEL(name, parameters) declares kernels::cpu::name and kernels::cuda::name with the same
-// parameters; SMELT_DISPATCH(device, name, arguments) calls one of them. A CUDA build that lacks a
-// body fails to link; a CPU build throws DeviceError. Dispatchers have checked everything: kernels
-// trust that inputs are contiguous unless their comment says otherwise and outputs are allocated.
+// parameters; SMELT_DISPATCH(device, name, arguments) calls one of them, seen by the Profiler. A
+// CUDA build that lacks a body fails to link; a CPU build throws DeviceError. Dispatchers have
+// checked everything: kernels trust that inputs are contiguous unless their comment says otherwise
+// and outputs are allocated.
 #pragma once
 
+#include "tensor/profiler.h"
 #include "tensor/tensor.h"
+
+namespace smelt {
+/// Bytes that an argument of a kernel holds: those of a tensor, or of the tensors in a result.
+template <typename T>
+double bytes_of(const T&) {
+  return 0;
+}
+inline double bytes_of(const Tensor& x) { return x.defined() ? double(x.bytes()) : 0; }
+
+template <typename... Arguments>
+double bytes_of_all(const Arguments&... arguments) {
+  return Profiler::active() == nullptr ? 0 : (bytes_of(arguments) + ...);
+}
+}  // namespace smelt
 
 #define SMELT_KERNEL(name, ...)    \
   namespace smelt::kernels::cpu {  \
@@ -23,13 +39,14 @@
   throw DeviceError("this build has no CUDA kernels; configure with -DSMELT_CUDA=ON")
 #endif
 
-#define SMELT_DISPATCH(device, name, ...)                \
-  do {                                                   \
-    if ((device).is_cpu()) {                             \
-      kernels::cpu::name(__VA_ARGS__);                   \
-    } else {                                             \
-      SMELT_CUDA_CALL(kernels::cuda::name(__VA_ARGS__)); \
-    }                                                    \
+#define SMELT_DISPATCH(device, name, ...)                               \
+  do {                                                                  \
+    const ProfiledOperation profiled(#name, bytes_of_all(__VA_ARGS__)); \
+    if ((device).is_cpu()) {                                            \
+      kernels::cpu::name(__VA_ARGS__);                                  \
+    } else {                                                            \
+      SMELT_CUDA_CALL(kernels::cuda::name(__VA_ARGS__));                \
+    }                                                                   \
   } while (false)
 
 namespace smelt {

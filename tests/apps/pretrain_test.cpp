@@ -1,4 +1,6 @@
 // The program smelt-pretrain: what it leaves behind, and how it refuses what cannot be trained.
+#include <map>
+
 #include "apps/common/config.h"
 #include "apps/common/sha256.h"
 #include "moe/budget.h"
@@ -95,6 +97,42 @@ BOOST_AUTO_TEST_CASE(metrics_and_endpoints_have_every_key) {
   const json::object valid = read_jsonl(run + "/metrics.jsonl").back().at("valid").as_object();
   BOOST_TEST(ends[0].at("loss") == valid.at("overall").at("nats_per_token"));
   BOOST_TEST(ends[0].at("loss_by_domain").at("v") == valid.at("v").at("nats_per_token"));
+}
+
+BOOST_AUTO_TEST_CASE(a_profile_shows_every_layer_and_visit_and_all_flops) {
+  const Common& common = Common::get();
+  const std::string run = common.new_run(), trace = run + ".trace.json";
+  const Words options = {"--train.tokens=" + std::to_string(8 * kStepTokens),
+                         "--optim.warmup_tokens=0", "--optim.decay_tokens=0", "--profile=" + trace,
+                         "--profile-steps=2"};
+  const auto outcome = Program(common.command(run, options)).wait();
+  BOOST_REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  BOOST_TEST(outcome.err.find("profile of 2 steps") != std::string::npos, outcome.err);
+  const json::value document = json::parse(read_file(trace));
+  std::map<std::string, int> slices;
+  double flops = 0;
+  for (const json::value& event : document.at("traceEvents").as_array()) {
+    if (event.at("ph").as_string() != "X") continue;
+    if (event.at("tid").as_int64() < 2) ++slices[event.at("name").as_string().c_str()];
+    if (const json::value* counted = event.at("args").as_object().if_contains("flops"))
+      flops += counted->to_number<double>();
+  }
+  BOOST_TEST(slices["step 3"] == 1);
+  BOOST_TEST(slices["step 4"] == 1);
+  BOOST_TEST(slices.count("step 5") == 0u);
+  for (const char* scope :
+       {"layer 0 visit 0", "layer 1 visit 0", "layer 1 visit 1", "layer 2 visit 0"})
+    for (const char* direction : {" forward", " backward"})
+      BOOST_TEST(slices[std::string(scope) + direction] >= 2, scope << direction);
+  const ModelConfig model = load_config(run + "/config.ini").config.model;
+  // Documents differ from step to step: between a mean context of 1 and a full window.
+  const Budget least = budget_of(model, 1), most = budget_of(model, 16.5);
+  BOOST_TEST(flops > 2 * kStepTokens * least.flops_per_token);
+  BOOST_TEST(flops <= 2 * kStepTokens * (most.flops_per_token + most.flops_head));
+
+  const auto refused =
+      Program(common.command(common.new_run(), {"--profile=" + run + "/none/trace.json"})).wait();
+  check_refused(refused, "--profile=" + run + "/none/trace.json", 5);
 }
 
 BOOST_AUTO_TEST_CASE(the_mean_context_is_that_of_all_data_on_any_ranks) {
