@@ -2,7 +2,6 @@
 #pragma once
 
 #include <bit>
-#include <cmath>
 #include <cstdint>
 #include <iosfwd>
 #include <string_view>
@@ -14,14 +13,16 @@ namespace smelt {
 enum class DType : uint8_t { f32, bf16, f64, i32, i64 };
 
 /// bfloat16 storage; arithmetic happens in float. Conversion rounds to nearest, ties to even, and
-/// keeps NaN a NaN (cutting the low bits would turn some NaN into Inf).
+/// keeps NaN a NaN (cutting the low bits would turn some NaN into Inf); it computes both and picks
+/// one, since with a branch g++ 12 leaves whole loops scalar.
 struct bf16 {
   uint16_t bits = 0;
   bf16() = default;
   explicit bf16(float value) {
     const auto u = std::bit_cast<uint32_t>(value);
-    bits = std::isnan(value) ? uint16_t((u >> 16) | 0x40u)
-                             : uint16_t((u + 0x7fffu + ((u >> 16) & 1u)) >> 16);
+    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    const uint32_t quiet_nan = (u >> 16) | 0x40u;
+    bits = uint16_t((u & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
   }
   operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
 };

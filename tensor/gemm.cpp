@@ -15,9 +15,6 @@ Tensor with_unit_stride(const Tensor& t) {
   return plain || transposed ? t : t.contiguous();
 }
 
-/// bf16 operands of a product widen to f32: processors without bf16 products compute in f32 anyway.
-Tensor widened(const Tensor& t) { return t.dtype() == DType::bf16 ? t.to(DType::f32) : t; }
-
 /// Of a product [m, k] x [k, n].
 double product_flops(int64_t m, int64_t n, int64_t k) {
   return 2.0 * double(m) * double(n) * double(k);
@@ -68,15 +65,14 @@ void matmul_(const Tensor& c, const Tensor& a, const Tensor& b, double alpha, do
   SMELT_CHECK(DTypeError, c.dtype() == a.dtype() || c.dtype() == compute,
               "matmul: c is " << c.dtype() << ", a and b are " << a.dtype());
   if (c.numel() == 0) return;
-  if (c.dtype() != compute) {
-    const Tensor wide = beta == 0 ? Tensor::empty(c.shape(), {compute, c.device()}) : c.to(compute);
+  if (c.dtype() != compute && beta != 0) {
+    const Tensor wide = c.to(compute);
     matmul_(wide, a, b, alpha, beta);
     c.copy_(wide);
     return;
   }
   FlopCounter::add_products(product_flops(c.dim(0), c.dim(1), a.dim(1)));
-  SMELT_DISPATCH(c.device(), matmul, c, with_unit_stride(widened(a)), with_unit_stride(widened(b)),
-                 alpha, beta);
+  SMELT_DISPATCH(c.device(), matmul, c, with_unit_stride(a), with_unit_stride(b), alpha, beta);
 }
 
 Tensor grouped_matmul(const Tensor& x, const Tensor& w, const std::vector<int64_t>& offsets) {
@@ -87,13 +83,12 @@ Tensor grouped_matmul(const Tensor& x, const Tensor& w, const std::vector<int64_
       ShapeError, x.dim(1) == w.dim(1),
       "grouped_matmul: x " << to_string(x.shape()) << " does not fit w " << to_string(w.shape()));
   check_offsets("grouped_matmul", offsets, w.dim(0), x.dim(0));
-  const Tensor y = Tensor::empty({x.dim(0), w.dim(2)}, {accumulation_dtype(x.dtype()), x.device()});
+  const Tensor y = Tensor::empty({x.dim(0), w.dim(2)}, x.options());
   FlopCounter::add_products(product_flops(x.dim(0), x.dim(1), w.dim(2)));
   if (y.numel() > 0) {
-    SMELT_DISPATCH(y.device(), grouped_matmul, y, widened(x).contiguous(),
-                   with_unit_stride(widened(w)), offsets);
+    SMELT_DISPATCH(y.device(), grouped_matmul, y, x.contiguous(), with_unit_stride(w), offsets);
   }
-  return y.to(x.dtype());
+  return y;
 }
 
 void grouped_outer_(const Tensor& c, const Tensor& a, const Tensor& b,
@@ -111,8 +106,7 @@ void grouped_outer_(const Tensor& c, const Tensor& a, const Tensor& b,
   check_offsets("grouped_outer", offsets, c.dim(0), a.dim(0));
   FlopCounter::add_products(product_flops(a.dim(0), a.dim(1), b.dim(1)));
   if (c.numel() == 0 || a.dim(0) == 0) return;
-  SMELT_DISPATCH(c.device(), grouped_outer, c, widened(a).contiguous(), widened(b).contiguous(),
-                 offsets);
+  SMELT_DISPATCH(c.device(), grouped_outer, c, a.contiguous(), b.contiguous(), offsets);
 }
 
 }  // namespace smelt

@@ -1,5 +1,6 @@
-// Matrix products. f32 runs on oneDNN; bf16 operands are widened and accumulated in f32 where the
-// processor has no bf16 product; f64 exists for gradient checks and runs on plain blocked loops.
+// Matrix products. f32 and bf16 run on oneDNN, bf16 with sums in f32 (its operands are converted to
+// f32 where the processor has no bf16 product); f64 exists for gradient checks and runs on plain
+// blocked loops.
 // Empty dimensions are legal everywhere: an inner dimension of 0 gives zeros.
 #pragma once
 

@@ -19,10 +19,10 @@ struct RowState {
   A max, sum;
 };
 
-/// Turns scores into probabilities relative to the new maximum and returns the factor for what was
-/// accumulated before.
-template <typename A>
-A absorb(RowState<A>& state, A* scores, int64_t count) {
+/// Writes the probabilities of scores relative to the new maximum (probs may be scores) and returns
+/// the factor for what was accumulated before.
+template <typename T, typename A = acc_t<T>>
+A absorb(RowState<A>& state, const A* scores, int64_t count, T* probs) {
   constexpr A kInfinity = std::numeric_limits<A>::infinity();
   A max = state.max;
 #pragma omp simd reduction(max : max)
@@ -32,7 +32,7 @@ A absorb(RowState<A>& state, A* scores, int64_t count) {
 #pragma omp simd reduction(+ : sum)
   for (int64_t j = 0; j < count; ++j) {
     const A p = simd_exp2(scores[j] - shift);
-    scores[j] = p;
+    probs[j] = T(p);
     sum += p;
   }
   const A factor = simd_exp2(state.max - shift);
@@ -52,55 +52,54 @@ void store(const A* source, int64_t size, A factor, T* target) {
   for (int64_t d = 0; d < size; ++d) target[d] = T(source[d] * factor);
 }
 
-template <typename A>
+template <typename T, typename A = acc_t<T>>
 struct ForwardArrays {
-  template <typename T>
   ForwardArrays(Arena& arena, const AttentionProblem<T>& p)
-      : q(arena.take<A>(p.max_rows() * p.size)),
+      : q(arena.take<T>(p.max_rows() * p.size)),
         out(arena.take<A>(p.max_rows() * p.size)),
         scores(arena.take<A>(p.max_rows() * p.max_keys())),
+        probs(narrow_or(take_narrow<T>(arena, p.max_rows() * p.max_keys()), scores)),
         state(arena.take<RowState<A>>(p.max_rows())),
-        k(std::is_same_v<A, T> ? nullptr : arena.take<A>(p.max_keys() * p.size)),
-        v(std::is_same_v<A, T> ? nullptr : arena.take<A>(p.max_keys() * p.size)),
-        clean(arena.take<A>(p.max_keys() * p.size)),
+        clean(arena.take<T>(p.max_keys() * p.size)),
         bad(arena.take<int32_t>(p.max_keys())),
         window{arena.take<int32_t>(p.max_rows()), arena.take<int32_t>(p.max_rows())} {}
-  A *q, *out, *scores;
+  T* q;
+  A *out, *scores;
+  T* probs;
   RowState<A>* state;
-  A *k, *v, *clean;
+  T* clean;
   int32_t* bad;
   Window window;
 };
 
 template <typename T, typename A = acc_t<T>>
 void forward_block(const AttentionProblem<T>& p, const QueryBlock& block, A scale,
-                   ForwardArrays<A>& s, T* out, A* lse) {
+                   ForwardArrays<T>& s, T* out, A* lse) {
   const int64_t size = p.size, rows = block.rows;
-  pack_rows(p.q_row(block.b, block.first, block.g), p.q_position, block, p.group * size,
-            scale * A(kLog2e), s.q);
+  pack_rows(p.q_row(block.b, block.first, block.g), p.q_position, block, p.group * size, s.q);
   std::fill_n(s.out, rows * size, A(0));
   std::fill_n(s.state, rows, RowState<A>{-std::numeric_limits<A>::infinity(), 0});
   for (int64_t key = block.key_begin; key < block.key_end; key += kKeyBlock) {
     const int64_t count = std::min(kKeyBlock, block.key_end - key);
     s.window.set(block, p.group, key, count);
     if (!s.window.any) continue;
-    const Operand<A> k = widen(p.k_row(block.b, key, block.g), p.k_position, count, size, s.k);
-    Operand<A> v = widen(p.v_row(block.b, key, block.g), p.v_position, count, size, s.v);
+    Operand<T> v = unmasked(p.v_row(block.b, key, block.g), p.v_position);
     if (!s.window.full) v = inspect(v.data, v.stride, count, size, s.clean, s.bad);
-    gemm(false, true, rows, count, size, A(1), s.q, size, k.data, k.stride, A(0), s.scores, count);
+    gemm(false, true, rows, count, size, scale * A(kLog2e), s.q, size,
+         p.k_row(block.b, key, block.g), p.k_position, A(0), s.scores, count);
     for (int64_t i = 0; i < rows; ++i) {
-      A* const row = s.scores + i * count;
+      T* const probs = s.probs + i * count;
       const int64_t lo = s.window.lo[i], hi = s.window.hi[i];
-      std::fill(row, row + lo, A(0));
-      std::fill(row + hi, row + count, A(0));
+      std::fill(probs, probs + lo, T(0.0f));
+      std::fill(probs + hi, probs + count, T(0.0f));
       if (lo == hi) continue;
-      const A factor = absorb(s.state[i], row + lo, hi - lo);
+      const A factor = absorb(s.state[i], s.scores + i * count + lo, hi - lo, probs + lo);
       if (factor == A(1)) continue;
       A* const o = s.out + i * size;
 #pragma omp simd
       for (int64_t d = 0; d < size; ++d) o[d] *= factor;
     }
-    add_over_keys(s.scores, rows, count, v, s.window, A(1), s.out, size);
+    add_over_keys(s.probs, rows, count, v, s.window, A(1), s.out, size);
   }
   for (int64_t i = block.first; i < block.last; ++i) {
     const bool none = block.begin[i - block.first] == block.end[i - block.first];
@@ -131,8 +130,8 @@ template <typename T, typename A = acc_t<T>>
 void decode(const AttentionProblem<T>& p, const QueryBlock& block, A scale, DecodeArrays<A>& s,
             T* out, A* lse) {
   const int64_t size = p.size;
-  pack_rows(p.q_row(block.b, 0, block.g), p.q_position, block, p.group * size, scale * A(kLog2e),
-            s.q);
+  const T* const q_row = p.q_row(block.b, 0, block.g);
+  for (int64_t d = 0; d < p.group * size; ++d) s.q[d] = A(q_row[d]) * scale * A(kLog2e);
   std::fill_n(s.out, p.group * size, A(0));
   std::fill_n(s.state, p.group, RowState<A>{-std::numeric_limits<A>::infinity(), 0});
   for (int64_t key = block.key_begin; key < block.key_end; key += kDecodeKeys) {
@@ -148,7 +147,8 @@ void decode(const AttentionProblem<T>& p, const QueryBlock& block, A scale, Deco
       }
     }
     for (int64_t r = 0; r < p.group; ++r) {
-      const A factor = absorb(s.state[r], s.scores + r * kDecodeKeys, count);
+      const A factor =
+          absorb<A>(s.state[r], s.scores + r * kDecodeKeys, count, s.scores + r * kDecodeKeys);
       for (int64_t d = 0; d < size; ++d) s.out[r * size + d] *= factor;
     }
     for (int64_t j = 0; j < count; ++j) {
@@ -203,7 +203,7 @@ void attention_forward(const Tensor& q, const Tensor& k, const Tensor& v, const 
         decode<T>(p, block, A(scale), arrays, out, lse);
       });
     } else {
-      over_blocks<ForwardArrays<A>>(p, [&](const QueryBlock& block, ForwardArrays<A>& arrays) {
+      over_blocks<ForwardArrays<T>>(p, [&](const QueryBlock& block, ForwardArrays<T>& arrays) {
         forward_block<T>(p, block, A(scale), arrays, out, lse);
       });
     }

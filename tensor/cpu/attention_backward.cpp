@@ -10,31 +10,33 @@
 namespace smelt::kernels::cpu {
 namespace {
 
-template <typename A>
+template <typename T, typename A = acc_t<T>>
 struct BackwardArrays {
-  template <typename T>
   BackwardArrays(Arena& arena, const AttentionProblem<T>& p)
-      : q(arena.take<A>(p.max_rows() * p.size)),
-        q_clean(arena.take<A>(p.max_rows() * p.size)),
+      : q(arena.take<T>(p.max_rows() * p.size)),
+        q_clean(arena.take<T>(p.max_rows() * p.size)),
         q_bad(arena.take<int32_t>(p.max_rows())),
-        dout(arena.take<A>(p.max_rows() * p.size)),
-        dout_clean(arena.take<A>(p.max_rows() * p.size)),
+        dout(arena.take<T>(p.max_rows() * p.size)),
+        dout_clean(arena.take<T>(p.max_rows() * p.size)),
         dout_bad(arena.take<int32_t>(p.max_rows())),
         dq(arena.take<A>(p.max_rows() * p.size)),
-        probs(arena.take<A>(p.max_rows() * p.max_keys())),
+        scores(arena.take<A>(p.max_rows() * p.max_keys())),
         dscores(arena.take<A>(p.max_rows() * p.max_keys())),
+        probs(narrow_or(take_narrow<T>(arena, p.max_rows() * p.max_keys()), scores)),
+        dlogits(narrow_or(take_narrow<T>(arena, p.max_rows() * p.max_keys()), dscores)),
         lse(arena.take<A>(p.max_rows())),
         delta(arena.take<A>(p.max_rows())),
-        k(std::is_same_v<A, T> ? nullptr : arena.take<A>(p.max_keys() * p.size)),
-        v(std::is_same_v<A, T> ? nullptr : arena.take<A>(p.max_keys() * p.size)),
-        k_clean(arena.take<A>(p.max_keys() * p.size)),
+        k_clean(arena.take<T>(p.max_keys() * p.size)),
         k_bad(arena.take<int32_t>(p.max_keys())),
         window{arena.take<int32_t>(p.max_rows()), arena.take<int32_t>(p.max_rows())} {}
-  A *q, *q_clean;
+  T *q, *q_clean;
   int32_t* q_bad;
-  A *dout, *dout_clean;
+  T *dout, *dout_clean;
   int32_t* dout_bad;
-  A *dq, *probs, *dscores, *lse, *delta, *k, *v, *k_clean;
+  A *dq, *scores, *dscores;
+  T *probs, *dlogits;  // the same memory as scores and dscores unless T is narrower than A
+  A *lse, *delta;
+  T* k_clean;
   int32_t* k_bad;
   Window window;
 };
@@ -47,66 +49,69 @@ struct Saved {
   T* dq;
 };
 
-/// From scores and dout v^T of one block: probabilities p, and p * (dout v^T - delta), both 0
-/// outside the window.
-template <typename A>
-void probabilities(BackwardArrays<A>& s, int64_t rows, int64_t count) {
+/// From scores and dscores = dout v^T of one block: probs = p and dlogits = p * (dscores - delta),
+/// both 0 outside the window.
+template <typename T, typename A = acc_t<T>>
+void probabilities(const BackwardArrays<T>& s, int64_t rows, int64_t count) {
   for (int64_t i = 0; i < rows; ++i) {
-    A* const p = s.probs + i * count;
-    A* const ds = s.dscores + i * count;
+    const A* const scores = s.scores + i * count;
+    const A* const dscores = s.dscores + i * count;
+    T* const probs = s.probs + i * count;
+    T* const dlogits = s.dlogits + i * count;
     const int64_t lo = s.window.lo[i], hi = s.window.hi[i];
     const A lse = s.lse[i], delta = s.delta[i];
-    std::fill(p, p + lo, A(0));
-    std::fill(ds, ds + lo, A(0));
+    std::fill(probs, probs + lo, T(0.0f));
+    std::fill(dlogits, dlogits + lo, T(0.0f));
 #pragma omp simd
     for (int64_t j = lo; j < hi; ++j) {
-      p[j] = simd_exp2(p[j] - lse);
-      ds[j] = p[j] * (ds[j] - delta);
+      const A p = simd_exp2(scores[j] - lse);
+      probs[j] = T(p);
+      dlogits[j] = T(p * (dscores[j] - delta));
     }
-    std::fill(p + hi, p + count, A(0));
-    std::fill(ds + hi, ds + count, A(0));
+    std::fill(probs + hi, probs + count, T(0.0f));
+    std::fill(dlogits + hi, dlogits + count, T(0.0f));
   }
 }
 
 /// dq of one query block, and its share of dk and dv [keys, size], which are added to.
 template <typename T, typename A = acc_t<T>>
 void backward_block(const AttentionProblem<T>& p, const Saved<T>& saved, const QueryBlock& block,
-                    A scale, BackwardArrays<A>& s, A* dk, A* dv) {
+                    A scale, BackwardArrays<T>& s, A* dk, A* dv) {
   const int64_t size = p.size, rows = block.rows, width = p.group * size;
   const int64_t offset = p.out_offset(block.b, block.first, block.g);
-  pack_rows(p.q_row(block.b, block.first, block.g), p.q_position, block, width, scale * A(kLog2e),
-            s.q);
-  pack_rows(saved.dout + offset, p.heads * size, block, width, A(1), s.dout);
+  pack_rows(p.q_row(block.b, block.first, block.g), p.q_position, block, width, s.q);
+  pack_rows(saved.dout + offset, p.heads * size, block, width, s.dout);
   for (int64_t i = 0; i < block.last - block.first; ++i) {
     const T* const out = saved.out + offset + i * p.heads * size;
     for (int64_t r = 0; r < p.group; ++r) {
       const int64_t row = i * p.group + r;
       A delta = 0;
 #pragma omp simd reduction(+ : delta)
-      for (int64_t d = 0; d < size; ++d) delta += s.dout[row * size + d] * A(out[r * size + d]);
+      for (int64_t d = 0; d < size; ++d) {
+        delta += A(s.dout[row * size + d]) * A(out[r * size + d]);
+      }
       s.delta[row] = delta;
       s.lse[row] = saved.lse[p.lse_offset(block.b, block.first + i, block.g, r)] * A(kLog2e);
     }
   }
-  const Operand<A> q = inspect(s.q, size, rows, size, s.q_clean, s.q_bad);
-  const Operand<A> dout = inspect(s.dout, size, rows, size, s.dout_clean, s.dout_bad);
+  const Operand<T> q = inspect(s.q, size, rows, size, s.q_clean, s.q_bad);
+  const Operand<T> dout = inspect(s.dout, size, rows, size, s.dout_clean, s.dout_bad);
   std::fill_n(s.dq, rows * size, A(0));
 
   for (int64_t key = block.key_begin; key < block.key_end; key += kKeyBlock) {
     const int64_t count = std::min(kKeyBlock, block.key_end - key);
     s.window.set(block, p.group, key, count);
     if (!s.window.any) continue;
-    Operand<A> k = widen(p.k_row(block.b, key, block.g), p.k_position, count, size, s.k);
-    const Operand<A> v = widen(p.v_row(block.b, key, block.g), p.v_position, count, size, s.v);
+    Operand<T> k = unmasked(p.k_row(block.b, key, block.g), p.k_position);
     if (!s.window.full) k = inspect(k.data, k.stride, count, size, s.k_clean, s.k_bad);
-    gemm(false, true, rows, count, size, A(1), s.q, size, k.data, k.stride, A(0), s.probs, count);
-    gemm(false, true, rows, count, size, A(1), s.dout, size, v.data, v.stride, A(0), s.dscores,
-         count);
+    gemm(false, true, rows, count, size, scale * A(kLog2e), s.q, size, k.data, k.stride, A(0),
+         s.scores, count);
+    gemm(false, true, rows, count, size, A(1), s.dout, size, p.v_row(block.b, key, block.g),
+         p.v_position, A(0), s.dscores, count);
     probabilities(s, rows, count);
     add_over_rows(s.probs, rows, count, dout, s.window, A(1), dv + key * size, size);
-    add_over_keys(s.dscores, rows, count, k, s.window, scale, s.dq, size);
-    // The packed q carries scale * log2(e) already.
-    add_over_rows(s.dscores, rows, count, q, s.window, A(kLn2), dk + key * size, size);
+    add_over_keys(s.dlogits, rows, count, k, s.window, scale, s.dq, size);
+    add_over_rows(s.dlogits, rows, count, q, s.window, scale, dk + key * size, size);
   }
 
   for (int64_t i = 0; i < block.last - block.first; ++i) {
@@ -157,10 +162,10 @@ void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, co
     const int64_t sum_size = p.keys * p.size;
     const int64_t owners = parts == 1 ? threads : pairs * parts;
     const Tensor sums = Tensor::empty({owners, 2, sum_size}, {accumulation_dtype(q.dtype()), {}});
-    const Scratch<BackwardArrays<A>> scratch(p);
+    const Scratch<BackwardArrays<T>> scratch(p);
 #pragma omp parallel if (pairs * parts > 1 && p.work() > kParallelGrain)
     {
-      BackwardArrays<A> arrays = scratch.mine(p);
+      BackwardArrays<T> arrays = scratch.mine(p);
 #pragma omp for schedule(dynamic)
       for (int64_t task = 0; task < pairs * parts; ++task) {
         const int64_t b = task / parts / p.kv_heads, g = task / parts % p.kv_heads;

@@ -163,54 +163,48 @@ struct Window {
   }
 };
 
-/// A matrix that is multiplied by masked weights. A weight of 0 does not silence a row that holds
-/// NaN or infinity (0 * NaN is NaN), so such rows are zero in `clean` and listed in `bad`.
-template <typename A>
+/// A matrix [rows, size] that is multiplied by masked weights. A weight of 0 does not silence a row
+/// that holds NaN or infinity (0 * NaN is NaN), so such rows are zero in `clean` and listed in
+/// `bad`.
+template <typename T>
 struct Operand {
-  const A* data = nullptr;  // as given
+  const T* data = nullptr;  // as given
   int64_t stride = 0;
-  const A* clean = nullptr;  // the same memory as data unless there are bad rows
+  const T* clean = nullptr;  // the same memory as data unless there are bad rows
   int64_t clean_stride = 0;
   const int32_t* bad = nullptr;
   int64_t bad_count = 0;
 };
 
-template <typename A>
-Operand<A> inspect(const A* data, int64_t stride, int64_t rows, int64_t size, A* clean,
+/// x where every row counts for every weight, so that no weight needs to be kept from a bad row.
+template <typename T>
+Operand<T> unmasked(const T* data, int64_t stride) {
+  return {data, stride, data, stride, nullptr, 0};
+}
+
+template <typename T>
+Operand<T> inspect(const T* data, int64_t stride, int64_t rows, int64_t size, T* clean,
                    int32_t* bad) {
-  Operand<A> x{data, stride, data, stride, bad, 0};
+  using A = acc_t<T>;
+  Operand<T> x{data, stride, data, stride, bad, 0};
   for (int64_t i = 0; i < rows; ++i) {
     A zero = 0;
 #pragma omp simd reduction(+ : zero)
-    for (int64_t d = 0; d < size; ++d) zero += data[i * stride + d] * A(0);
+    for (int64_t d = 0; d < size; ++d) zero += A(data[i * stride + d]) * A(0);
     if (zero != A(0)) bad[x.bad_count++] = int32_t(i);
   }
   if (x.bad_count > 0) {
     for (int64_t i = 0; i < rows; ++i) std::copy_n(data + i * stride, size, clean + i * size);
-    for (int64_t n = 0; n < x.bad_count; ++n) std::fill_n(clean + bad[n] * size, size, A(0));
+    for (int64_t n = 0; n < x.bad_count; ++n) std::fill_n(clean + bad[n] * size, size, T(0.0f));
     x.clean = clean;
     x.clean_stride = size;
   }
   return x;
 }
 
-/// `rows` rows of x as the accumulation type: in place, or converted into `buffer`.
-template <typename A, typename T>
-Operand<A> widen(const T* x, int64_t stride, int64_t rows, int64_t size, A* buffer) {
-  if constexpr (std::is_same_v<A, T>) {
-    return {x, stride, x, stride, nullptr, 0};
-  } else {
-    for (int64_t i = 0; i < rows; ++i) {
-#pragma omp simd
-      for (int64_t d = 0; d < size; ++d) buffer[i * size + d] = A(x[i * stride + d]);
-    }
-    return {buffer, size, buffer, size, nullptr, 0};
-  }
-}
-
 /// out[rows, size] += alpha * weights[rows, keys] x[keys, size]; weights are 0 outside the window.
-template <typename A>
-void add_over_keys(const A* weights, int64_t rows, int64_t keys, const Operand<A>& x,
+template <typename T, typename A = acc_t<T>>
+void add_over_keys(const T* weights, int64_t rows, int64_t keys, const Operand<T>& x,
                    const Window& window, A alpha, A* out, int64_t size) {
   gemm(false, false, rows, size, keys, alpha, weights, keys, x.clean, x.clean_stride, A(1), out,
        size);
@@ -218,35 +212,48 @@ void add_over_keys(const A* weights, int64_t rows, int64_t keys, const Operand<A
     const int64_t j = x.bad[n];
     for (int64_t i = 0; i < rows; ++i) {
       if (j < window.lo[i] || j >= window.hi[i]) continue;
-      const A w = alpha * weights[i * keys + j];
-      for (int64_t d = 0; d < size; ++d) out[i * size + d] += w * x.data[j * x.stride + d];
+      const A w = alpha * A(weights[i * keys + j]);
+      for (int64_t d = 0; d < size; ++d) out[i * size + d] += w * A(x.data[j * x.stride + d]);
     }
   }
 }
 
 /// out[keys, size] += alpha * weights[rows, keys]^T x[rows, size]; likewise.
-template <typename A>
-void add_over_rows(const A* weights, int64_t rows, int64_t keys, const Operand<A>& x,
+template <typename T, typename A = acc_t<T>>
+void add_over_rows(const T* weights, int64_t rows, int64_t keys, const Operand<T>& x,
                    const Window& window, A alpha, A* out, int64_t size) {
   gemm(true, false, keys, size, rows, alpha, weights, keys, x.clean, x.clean_stride, A(1), out,
        size);
   for (int64_t n = 0; n < x.bad_count; ++n) {
     const int64_t i = x.bad[n];
     for (int64_t j = window.lo[i]; j < window.hi[i]; ++j) {
-      const A w = alpha * weights[i * keys + j];
-      for (int64_t d = 0; d < size; ++d) out[j * size + d] += w * x.data[i * x.stride + d];
+      const A w = alpha * A(weights[i * keys + j]);
+      for (int64_t d = 0; d < size; ++d) out[j * size + d] += w * A(x.data[i * x.stride + d]);
     }
   }
 }
 
-/// Packs the rows of a query block: target[i * group + r] = factor * source row (i, r), where the
+/// Packs the rows of a query block: row i * group + r of target is row (i, r) of source, where the
 /// rows of one position are contiguous and positions `stride` apart.
-template <typename A, typename T>
-void pack_rows(const T* source, int64_t stride, const QueryBlock& block, int64_t width, A factor,
-               A* target) {
+template <typename T>
+void pack_rows(const T* source, int64_t stride, const QueryBlock& block, int64_t width, T* target) {
   for (int64_t i = 0; i < block.last - block.first; ++i) {
-#pragma omp simd
-    for (int64_t d = 0; d < width; ++d) target[i * width + d] = A(source[i * stride + d]) * factor;
+    std::copy_n(source + i * stride, width, target + i * width);
+  }
+}
+
+/// Weights are multiplied in T: memory for those formed in the wider acc_t<T>, or null where T is
+/// the wider type and they can stay in place.
+template <typename T>
+T* take_narrow(Arena& arena, int64_t count) {
+  return std::is_same_v<T, acc_t<T>> ? nullptr : arena.take<T>(count);
+}
+template <typename T>
+T* narrow_or(T* narrow, acc_t<T>* wide) {
+  if constexpr (std::is_same_v<T, acc_t<T>>) {
+    return wide;
+  } else {
+    return narrow;
   }
 }
 

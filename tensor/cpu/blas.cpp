@@ -7,20 +7,59 @@
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.hpp>
 
-#include "tensor/error.h"
+#include "tensor/kernels/kernels.h"
+
+#ifdef SMELT_ONEDNN_BF16
+// Exported by oneDNN since 1.0 like sgemm, but not declared in its headers; CMake has checked that
+// the installed library has it.
+extern "C" dnnl_status_t dnnl_gemm_bf16bf16f32(char transa, char transb, dnnl_dim_t M, dnnl_dim_t N,
+                                               dnnl_dim_t K, float alpha, const smelt::bf16* a,
+                                               dnnl_dim_t lda, const smelt::bf16* b, dnnl_dim_t ldb,
+                                               float beta, float* c, dnnl_dim_t ldc);
+#endif
 
 namespace smelt::kernels::cpu {
 namespace {
 
+void check_success(dnnl_status_t status, const char* name, bool ta, bool tb, int64_t M, int64_t N,
+                   int64_t K, int64_t lda, int64_t ldb, int64_t ldc) {
+  SMELT_CHECK(Error, status == dnnl_success,
+              "gemm: " << name << " failed with status " << int(status) << " for [" << M << ", "
+                       << K << "] x [" << K << ", " << N << "], transposed " << ta << tb
+                       << ", strides " << lda << " " << ldb << " " << ldc);
+}
+
 void product(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const float* a,
              int64_t lda, const float* b, int64_t ldb, float beta, float* c, int64_t ldc) {
-  const dnnl::status status =
-      dnnl::sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', M, N, K, alpha, a, lda, b, ldb, beta, c, ldc);
-  SMELT_CHECK(Error, status == dnnl::status::success,
-              "gemm: sgemm failed with status "
-                  << int(status) << " for [" << M << ", " << K << "] x [" << K << ", " << N
-                  << "], transposed " << ta << tb << ", strides " << lda << " " << ldb << " "
-                  << ldc);
+  check_success(
+      dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', M, N, K, alpha, a, lda, b, ldb, beta, c, ldc),
+      "sgemm", ta, tb, M, N, K, lda, ldb, ldc);
+}
+
+void product(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const bf16* a,
+             int64_t lda, const bf16* b, int64_t ldb, float beta, float* c, int64_t ldc) {
+#ifdef SMELT_ONEDNN_BF16
+  if (native_bf16()) {
+    const dnnl_status_t status = dnnl_gemm_bf16bf16f32(ta ? 'T' : 'N', tb ? 'T' : 'N', M, N, K,
+                                                       alpha, a, lda, b, ldb, beta, c, ldc);
+    return check_success(status, "gemm_bf16bf16f32", ta, tb, M, N, K, lda, ldb, ldc);
+  }
+#endif
+  gemm_widened(ta, tb, M, N, K, alpha, a, lda, b, ldb, beta, c, ldc);
+}
+
+/// Rows [0, rows) of length `columns` of x as floats, rows following each other.
+const float* widen(const bf16* x, int64_t rows, int64_t columns, int64_t stride,
+                   std::vector<float>& buffer) {
+  if (int64_t(buffer.size()) < rows * columns) buffer.resize(size_t(rows * columns));
+  float* const target = buffer.data();
+#pragma omp parallel for schedule(static) if (omp_in_parallel() == 0 && \
+                                              rows * columns > kParallelGrain)
+  for (int64_t i = 0; i < rows; ++i) {
+#pragma omp simd
+    for (int64_t j = 0; j < columns; ++j) target[i * columns + j] = float(x[i * stride + j]);
+  }
+  return target;
 }
 
 // Block sizes of the double product: a packed block of a (64 KiB) and of b (256 KiB) stay in the
@@ -90,9 +129,41 @@ void product(bool ta, bool tb, int64_t M, int64_t N, int64_t K, double alpha, co
 
 }  // namespace
 
+bool native_bf16() {
+#ifdef SMELT_ONEDNN_BF16
+  // The values are sets of features.
+  constexpr auto kWanted = unsigned(dnnl_cpu_isa_avx512_core_bf16);
+  static const bool native = (unsigned(dnnl_get_effective_cpu_isa()) & kWanted) == kWanted;
+  return native;
+#else
+  return false;
+#endif
+}
+
+void gemm_widened(bool ta, bool tb, int64_t M, int64_t N, int64_t K, float alpha, const bf16* a,
+                  int64_t lda, const bf16* b, int64_t ldb, float beta, float* c, int64_t ldc) {
+  // Blocks of either operand stay near 4 MiB as floats, whatever its size; at 256 rows or more per
+  // block, converting costs little next to the product.
+  constexpr int64_t kBlock = int64_t{1} << 20, kLeast = 256;
+  const int64_t rows = std::min(M, std::max(kLeast, kBlock / K)),
+                columns = std::min(N, std::max(kLeast, kBlock / K));
+  thread_local std::vector<float> wide_a, wide_b;
+  for (int64_t i = 0; i < M; i += rows) {
+    const int64_t m = std::min(rows, M - i);
+    const float* const pa =
+        ta ? widen(a + i, K, m, lda, wide_a) : widen(a + i * lda, m, K, lda, wide_a);
+    for (int64_t j = 0; j < N; j += columns) {
+      const int64_t n = std::min(columns, N - j);
+      const float* const pb =
+          tb ? widen(b + j * ldb, n, K, ldb, wide_b) : widen(b + j, K, n, ldb, wide_b);
+      product(ta, tb, m, n, K, alpha, pa, ta ? m : K, pb, tb ? K : n, beta, c + i * ldc + j, ldc);
+    }
+  }
+}
+
 template <typename T>
-void gemm(bool ta, bool tb, int64_t M, int64_t N, int64_t K, T alpha, const T* a, int64_t lda,
-          const T* b, int64_t ldb, T beta, T* c, int64_t ldc) {
+void gemm(bool ta, bool tb, int64_t M, int64_t N, int64_t K, acc_t<T> alpha, const T* a,
+          int64_t lda, const T* b, int64_t ldb, acc_t<T> beta, acc_t<T>* c, int64_t ldc) {
   SMELT_CHECK(ShapeError, M >= 0 && N >= 0 && K >= 0,
               "gemm: sizes must not be negative: M " << M << ", N " << N << ", K " << K);
   if (M == 0 || N == 0) return;
@@ -112,6 +183,8 @@ void gemm(bool ta, bool tb, int64_t M, int64_t N, int64_t K, T alpha, const T* a
 
 template void gemm(bool, bool, int64_t, int64_t, int64_t, float, const float*, int64_t,
                    const float*, int64_t, float, float*, int64_t);
+template void gemm(bool, bool, int64_t, int64_t, int64_t, float, const bf16*, int64_t, const bf16*,
+                   int64_t, float, float*, int64_t);
 template void gemm(bool, bool, int64_t, int64_t, int64_t, double, const double*, int64_t,
                    const double*, int64_t, double, double*, int64_t);
 

@@ -31,6 +31,15 @@ struct Rows {
   int64_t columns, rows, stride;
 };
 
+template <typename T, typename S>
+T converted(S value) {
+  if constexpr (std::is_same_v<T, bf16>) {
+    return bf16(static_cast<float>(value));
+  } else {
+    return static_cast<T>(value);
+  }
+}
+
 template <typename S, typename T>
 void copy_rows(const Tensor& source, const Tensor& target) {
   const Rows from(source), to(target);
@@ -46,12 +55,13 @@ void copy_rows(const Tensor& source, const Tensor& target) {
         continue;
       }
     }
+    if (from.stride == 1 && to.stride == 1) {
+#pragma omp simd
+      for (int64_t c = 0; c < from.columns; ++c) tr[c] = converted<T>(sr[c]);
+      continue;
+    }
     for (int64_t c = 0; c < from.columns; ++c) {
-      if constexpr (std::is_same_v<T, bf16>) {
-        tr[c * to.stride] = bf16(static_cast<float>(sr[c * from.stride]));
-      } else {
-        tr[c * to.stride] = static_cast<T>(sr[c * from.stride]);
-      }
+      tr[c * to.stride] = converted<T>(sr[c * from.stride]);
     }
   }
 }
@@ -78,12 +88,7 @@ void strided_fill(const Tensor& target, double value) {
     using T = decltype(tag);
     const Rows rows(target);
     T* t = target.data<T>();
-    T v;
-    if constexpr (std::is_same_v<T, bf16>) {
-      v = bf16(float(value));
-    } else {
-      v = static_cast<T>(value);
-    }
+    const T v = converted<T>(value);
 #pragma omp parallel for schedule(static) if (target.numel() > kParallelGrain)
     for (int64_t r = 0; r < rows.rows; ++r) {
       T* tr = t + row_offset(target, r);

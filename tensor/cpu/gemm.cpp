@@ -11,13 +11,7 @@
 
 namespace smelt {
 
-bool has_native_bf16() {
-#if defined(__x86_64__)
-  return __builtin_cpu_supports("avx512bf16") != 0;
-#else
-  return false;
-#endif
-}
+bool has_native_bf16() { return kernels::cpu::native_bf16(); }
 
 }  // namespace smelt
 
@@ -56,38 +50,89 @@ std::vector<Block> cut(int64_t groups, int64_t step, Extent extent) {
   return blocks;
 }
 
+/// Products whose result is stored in the operands' type: for bf16, threads form them in f32, a
+/// block at a time, and round that while it is in cache.
+template <typename T>
+class Rounded {
+ public:
+  Rounded(int64_t max_rows, int64_t max_columns) {
+    if constexpr (!std::is_same_v<T, acc_t<T>>) {
+      sums_ = Tensor::empty({omp_get_max_threads(), max_rows, max_columns});
+    }
+  }
+  /// c = alpha * op(a) op(b), at most max_rows x max_columns.
+  void gemm(bool ta, bool tb, int64_t M, int64_t N, int64_t K, acc_t<T> alpha, const T* a,
+            int64_t lda, const T* b, int64_t ldb, T* c, int64_t ldc) const {
+    if constexpr (std::is_same_v<T, acc_t<T>>) {
+      cpu::gemm(ta, tb, M, N, K, alpha, a, lda, b, ldb, T(0), c, ldc);
+    } else {
+      const int64_t block = sums_.strides()[0];
+      float* const sums = sums_.template data<float>() + omp_get_thread_num() * block;
+      cpu::gemm(ta, tb, M, N, K, alpha, a, lda, b, ldb, 0.0f, sums, N);
+      for (int64_t i = 0; i < M; ++i) {
+#pragma omp simd
+        for (int64_t j = 0; j < N; ++j) c[i * ldc + j] = T(sums[i * N + j]);
+      }
+    }
+  }
+
+ private:
+  Tensor sums_;
+};
+
+/// Rows per block, so that threads get a few blocks each of a size worth its own product.
+int64_t block_rows(int64_t rows) {
+  return std::clamp<int64_t>(rows / (4 * omp_get_max_threads()) + 1, 32, 256);
+}
+
 }  // namespace
 
 void matmul(const Tensor& c, const Tensor& a, const Tensor& b, double alpha, double beta) {
   const Layout la(a), lb(b);
-  const int64_t ldc = c.dim(0) == 1 ? c.dim(1) : std::max(c.strides()[0], c.dim(1));
-  dispatch_float(c.dtype(), "matmul", [&](auto tag) {
-    using T = acc_t<decltype(tag)>;
-    gemm<T>(la.transposed, lb.transposed, c.dim(0), c.dim(1), a.dim(1), T(alpha),
-            static_cast<const T*>(a.raw()), la.leading, static_cast<const T*>(b.raw()), lb.leading,
-            T(beta), static_cast<T*>(c.raw()), ldc);
+  const int64_t M = c.dim(0), N = c.dim(1), K = a.dim(1);
+  const int64_t ldc = M == 1 ? N : std::max(c.strides()[0], N);
+  dispatch_float(a.dtype(), "matmul", [&](auto tag) {
+    using T = decltype(tag);
+    using A = acc_t<T>;
+    const T* const pa = a.data<T>();
+    const T* const pb = b.data<T>();
+    if (c.dtype() == dtype_of<A>::value) {
+      return gemm(la.transposed, lb.transposed, M, N, K, A(alpha), pa, la.leading, pb, lb.leading,
+                  A(beta), c.data<A>(), ldc);
+    }
+    const int64_t rows = std::min(M, block_rows(M)), columns = std::min<int64_t>(N, 1024);
+    const Rounded<T> product(rows, columns);
+    T* const pc = c.data<T>();
+#pragma omp parallel for collapse(2) schedule(dynamic)
+    for (int64_t i = 0; i < M; i += rows) {
+      for (int64_t j = 0; j < N; j += columns) {
+        product.gemm(la.transposed, lb.transposed, std::min(rows, M - i), std::min(columns, N - j),
+                     K, A(alpha), pa + i * (la.transposed ? 1 : la.leading), la.leading,
+                     pb + j * (lb.transposed ? lb.leading : 1), lb.leading, pc + i * ldc + j, ldc);
+      }
+    }
   });
 }
 
 void grouped_matmul(const Tensor& y, const Tensor& x, const Tensor& w,
                     const std::vector<int64_t>& offsets) {
-  const int64_t K = x.dim(1), N = w.dim(2), rows = x.dim(0);
-  const int64_t step = std::clamp<int64_t>(rows / (4 * omp_get_max_threads()) + 1, 32, 256);
+  const int64_t K = x.dim(1), N = w.dim(2), step = block_rows(x.dim(0));
   const std::vector<Block> blocks =
       cut(w.dim(0), step, [&](int64_t g) { return offsets[size_t(g) + 1] - offsets[size_t(g)]; });
   const Layout lw(w);
   const int64_t group_stride = w.strides()[0];
   dispatch_float(y.dtype(), "grouped_matmul", [&](auto tag) {
-    using T = acc_t<decltype(tag)>;
-    const auto* px = static_cast<const T*>(x.raw());
-    const auto* pw = static_cast<const T*>(w.raw());
-    auto* py = static_cast<T*>(y.raw());
+    using T = decltype(tag);
+    const T* const px = x.data<T>();
+    const T* const pw = w.data<T>();
+    T* const py = y.data<T>();
+    const Rounded<T> product(step, N);
 #pragma omp parallel for schedule(dynamic)
     for (size_t i = 0; i < blocks.size(); ++i) {
       const Block& b = blocks[i];
       const int64_t first = offsets[size_t(b.group)] + b.begin;
-      gemm<T>(false, lw.transposed, b.end - b.begin, N, K, T(1), px + first * K, K,
-              pw + b.group * group_stride, lw.leading, T(0), py + first * N, N);
+      product.gemm(false, lw.transposed, b.end - b.begin, N, K, 1, px + first * K, K,
+                   pw + b.group * group_stride, lw.leading, py + first * N, N);
     }
   });
 }
@@ -100,18 +145,19 @@ void grouped_outer(const Tensor& c, const Tensor& a, const Tensor& b,
   const std::vector<Block> blocks =
       cut(G, std::max<int64_t>(64, (M + parts - 1) / parts),
           [&](int64_t g) { return offsets[size_t(g) + 1] > offsets[size_t(g)] ? M : int64_t{0}; });
-  dispatch_float(c.dtype(), "grouped_outer", [&](auto tag) {
-    using T = acc_t<decltype(tag)>;
-    const auto* pa = static_cast<const T*>(a.raw());
-    const auto* pb = static_cast<const T*>(b.raw());
-    auto* pc = static_cast<T*>(c.raw());
+  dispatch_float(a.dtype(), "grouped_outer", [&](auto tag) {
+    using T = decltype(tag);
+    using A = acc_t<T>;
+    const T* const pa = a.data<T>();
+    const T* const pb = b.data<T>();
+    A* const pc = c.data<A>();
 #pragma omp parallel for schedule(dynamic)
     for (size_t i = 0; i < blocks.size(); ++i) {
       const Block& block = blocks[i];
       const int64_t first = offsets[size_t(block.group)];
       const int64_t rows = offsets[size_t(block.group) + 1] - first;
-      gemm<T>(true, false, block.end - block.begin, N, rows, T(1), pa + first * M + block.begin, M,
-              pb + first * N, N, T(1), pc + (block.group * M + block.begin) * N, N);
+      gemm(true, false, block.end - block.begin, N, rows, A(1), pa + first * M + block.begin, M,
+           pb + first * N, N, A(1), pc + (block.group * M + block.begin) * N, N);
     }
   });
 }

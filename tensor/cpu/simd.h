@@ -9,22 +9,6 @@
 
 namespace smelt::kernels::cpu {
 
-/// Rounds an accumulator to storage type T. For bf16 the same function as bf16(float), written
-/// without a branch: with one, g++ 12 leaves the whole loop scalar.
-template <typename T>
-inline T round_to(acc_t<T> value) {
-  if constexpr (std::is_same_v<T, bf16>) {
-    const auto u = std::bit_cast<uint32_t>(value);
-    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-    const uint32_t quiet_nan = (u >> 16) | 0x40u;
-    bf16 result;
-    result.bits = uint16_t((u & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
-    return result;
-  } else {
-    return value;
-  }
-}
-
 /// exp(x) to about 1 ulp, subnormal results included; NaN stays NaN. The C library's vector expf is
 /// hidden from g++ without fast-math, and differs in the last bit from its scalar expf: a row's
 /// remainder would then get other bits than its body, so that equal logits could have unequal

@@ -150,11 +150,11 @@ double distance(const Tensor& x, const std::vector<double>& want) {
 }
 
 // Scores up to about 8 carry an absolute error of a few D * u, which becomes the relative error of
-// a probability: with u = 2^-24 and D up to 64, about 64 u of the largest result. bf16 computes the
-// same way and then rounds the result once, by at most 2^-8 of it.
+// a probability: with u = 2^-24 and D up to 64, about 64 u of the largest result. bf16 rounds the
+// probabilities or the scores' gradient, and the result, by at most 2^-8 each.
 double tolerance(DType dtype) {
   if (dtype == DType::f64) return 1e-13;
-  return dtype == DType::f32 ? 0x1p-18 : 0x1p-18 + 0x1p-8;
+  return dtype == DType::f32 ? 0x1p-18 : 0x1p-18 + 2 * 0x1p-8;
 }
 
 bool same_bits(const Tensor& x, const Tensor& y) {
