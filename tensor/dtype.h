@@ -16,15 +16,17 @@ enum class DType : uint8_t { f32, bf16, f64, i32, i64 };
 /// keeps NaN a NaN (cutting the low bits would turn some NaN into Inf); it computes both and picks
 /// one, since with a branch g++ 12 leaves whole loops scalar.
 struct bf16 {
-  uint16_t bits = 0;
+  uint16_t bits;
   bf16() = default;
-  explicit bf16(float value) {
-    const auto u = std::bit_cast<uint32_t>(value);
-    const uint32_t rounded = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
-    const uint32_t quiet_nan = (u >> 16) | 0x40u;
-    bits = uint16_t((u & 0x7fffffffu) > 0x7f800000u ? quiet_nan : rounded);
-  }
+  explicit bf16(float value) : bits(rounded(std::bit_cast<uint32_t>(value))) {}
   operator float() const { return std::bit_cast<float>(uint32_t(bits) << 16); }
+
+ private:
+  static uint16_t rounded(uint32_t u) {
+    const uint32_t nearest = (u + 0x7fffu + ((u >> 16) & 1u)) >> 16;
+    const uint32_t quiet_nan = (u >> 16) | 0x40u;
+    return uint16_t((u & 0x7fffffffu) > 0x7f800000u ? quiet_nan : nearest);
+  }
 };
 
 template <typename T>

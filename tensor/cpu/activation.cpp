@@ -19,7 +19,7 @@ void swiglu(const Tensor& gate_up, const Tensor& out) {
 #pragma omp simd
       for (int64_t c = 0; c < width; ++c) {
         const A g = A(gate[c]);
-        y[c] = T(g / (A(1) + vector_exp(-g)) * A(up[c]));
+        y[c] = round_to<T>(g / (A(1) + vector_exp(-g)) * A(up[c]));
       }
     }
   });
@@ -43,8 +43,8 @@ void swiglu_backward(const Tensor& dy, const Tensor& gate_up, const Tensor& dgat
 #pragma omp simd
       for (int64_t c = 0; c < width; ++c) {
         const A g = A(gate[c]), sigmoid = A(1) / (A(1) + vector_exp(-g)), dyc = A(d[c]);
-        dgate[c] = T(dyc * A(up[c]) * sigmoid * (A(1) + g * (A(1) - sigmoid)));
-        dup[c] = T(dyc * g * sigmoid);
+        dgate[c] = round_to<T>(dyc * A(up[c]) * sigmoid * (A(1) + g * (A(1) - sigmoid)));
+        dup[c] = round_to<T>(dyc * g * sigmoid);
       }
     }
   });

@@ -7,6 +7,7 @@
 
 #include "tensor/cpu/attention_block.h"
 #include "tensor/cpu/exp2.h"
+#include "tensor/cpu/simd.h"
 
 namespace smelt::kernels::cpu {
 namespace {
@@ -32,7 +33,7 @@ A absorb(RowState<A>& state, const A* scores, int64_t count, T* probs) {
 #pragma omp simd reduction(+ : sum)
   for (int64_t j = 0; j < count; ++j) {
     const A p = simd_exp2(scores[j] - shift);
-    probs[j] = T(p);
+    probs[j] = round_to<T>(p);
     sum += p;
   }
   const A factor = simd_exp2(state.max - shift);
@@ -49,7 +50,7 @@ A log_sum_exp(const RowState<A>& state) {
 template <typename T, typename A>
 void store(const A* source, int64_t size, A factor, T* target) {
 #pragma omp simd
-  for (int64_t d = 0; d < size; ++d) target[d] = T(source[d] * factor);
+  for (int64_t d = 0; d < size; ++d) target[d] = round_to<T>(source[d] * factor);
 }
 
 template <typename T, typename A = acc_t<T>>

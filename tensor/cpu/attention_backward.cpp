@@ -5,6 +5,7 @@
 
 #include "tensor/cpu/attention_block.h"
 #include "tensor/cpu/exp2.h"
+#include "tensor/cpu/simd.h"
 #include "tensor/kernels/attention.h"
 
 namespace smelt::kernels::cpu {
@@ -65,8 +66,8 @@ void probabilities(const BackwardArrays<T>& s, int64_t rows, int64_t count) {
 #pragma omp simd
     for (int64_t j = lo; j < hi; ++j) {
       const A p = simd_exp2(scores[j] - lse);
-      probs[j] = T(p);
-      dlogits[j] = T(p * (dscores[j] - delta));
+      probs[j] = round_to<T>(p);
+      dlogits[j] = round_to<T>(p * (dscores[j] - delta));
     }
     std::fill(probs + hi, probs + count, T(0.0f));
     std::fill(dlogits + hi, dlogits + count, T(0.0f));
@@ -117,7 +118,7 @@ void backward_block(const AttentionProblem<T>& p, const Saved<T>& saved, const Q
   for (int64_t i = 0; i < block.last - block.first; ++i) {
     T* const dq = saved.dq + offset + i * p.heads * size;
 #pragma omp simd
-    for (int64_t d = 0; d < width; ++d) dq[d] = T(s.dq[i * width + d]);
+    for (int64_t d = 0; d < width; ++d) dq[d] = round_to<T>(s.dq[i * width + d]);
   }
 }
 
@@ -133,7 +134,7 @@ void store_sum(const AttentionProblem<T>& p, int64_t b, int64_t g, const A* part
     for (int64_t d = 0; d < p.size; ++d) {
       A sum = source[d];
       for (int64_t n = 1; n < count; ++n) sum += source[n * part_stride + d];
-      row[d] = T(sum);
+      row[d] = round_to<T>(sum);
     }
   }
 }

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "tensor/cpu/simd.h"
+
 namespace smelt::kernels::cpu {
 namespace {
 
@@ -13,7 +15,7 @@ void map(const Tensor& x, const Tensor& out, F f) {
   T* o = out.data<T>();
   const int64_t n = x.numel();
 #pragma omp parallel for simd schedule(static) if (n > kParallelGrain)
-  for (int64_t i = 0; i < n; ++i) o[i] = T(f(acc_t<T>(a[i])));
+  for (int64_t i = 0; i < n; ++i) o[i] = round_to<T>(f(acc_t<T>(a[i])));
 }
 
 template <typename T, typename F>
@@ -23,7 +25,7 @@ void map(const Tensor& x, const Tensor& y, const Tensor& out, F f) {
   T* o = out.data<T>();
   const int64_t n = x.numel();
 #pragma omp parallel for simd schedule(static) if (n > kParallelGrain)
-  for (int64_t i = 0; i < n; ++i) o[i] = T(f(acc_t<T>(a[i]), acc_t<T>(b[i])));
+  for (int64_t i = 0; i < n; ++i) o[i] = round_to<T>(f(acc_t<T>(a[i]), acc_t<T>(b[i])));
 }
 
 template <typename T, typename S>
@@ -34,7 +36,7 @@ void accumulate(const Tensor& x, const Tensor& y, double alpha) {
   const int64_t n = x.numel();
   const A factor = A(alpha);
 #pragma omp parallel for simd schedule(static) if (n > kParallelGrain)
-  for (int64_t i = 0; i < n; ++i) a[i] = T(acc_t<T>(A(a[i]) + factor * A(b[i])));
+  for (int64_t i = 0; i < n; ++i) a[i] = round_to<T>(acc_t<T>(A(a[i]) + factor * A(b[i])));
 }
 
 /// Sum of f(x) in double. Blocks have a fixed size and are added in order, so the result depends on

@@ -7,6 +7,7 @@
 #include <omp.h>
 
 #include "tensor/cpu/blas.h"
+#include "tensor/cpu/simd.h"
 #include "tensor/gemm.h"
 
 namespace smelt {
@@ -71,7 +72,7 @@ class Rounded {
       cpu::gemm(ta, tb, M, N, K, alpha, a, lda, b, ldb, 0.0f, sums, N);
       for (int64_t i = 0; i < M; ++i) {
 #pragma omp simd
-        for (int64_t j = 0; j < N; ++j) c[i * ldc + j] = T(sums[i * N + j]);
+        for (int64_t j = 0; j < N; ++j) c[i * ldc + j] = round_to<T>(sums[i * N + j]);
       }
     }
   }

@@ -10,6 +10,7 @@
 
 #include "tensor/cpu/blas.h"
 #include "tensor/cpu/exp2.h"
+#include "tensor/cpu/simd.h"
 
 namespace smelt::kernels::cpu {
 namespace {
@@ -32,7 +33,7 @@ A row_loss(A* logits, int64_t words, int64_t target, T* dlogits) {
   if (dlogits != nullptr) {
     const A factor = A(1) / sum, p_target = logits[target] * factor;
 #pragma omp simd
-    for (int64_t j = 0; j < words; ++j) dlogits[j] = T(logits[j] * factor);
+    for (int64_t j = 0; j < words; ++j) dlogits[j] = round_to<T>(logits[j] * factor);
     dlogits[target] = T(p_target - A(1));
   }
   return (std::log2(sum) + (max - at_target)) * A(kLn2);
@@ -111,7 +112,7 @@ void run(const Tensor& x, const Tensor& weight, const int32_t* targets,
 #pragma omp parallel for schedule(static) if (rows * size > kParallelGrain)
       for (int64_t i = 0; i < rows; ++i) {
 #pragma omp simd
-        for (int64_t d = 0; d < size; ++d) dx[token[i] * size + d] = T(dxb[i * size + d]);
+        for (int64_t d = 0; d < size; ++d) dx[token[i] * size + d] = round_to<T>(dxb[i * size + d]);
       }
     }
     gemm(true, false, words, size, rows, A(1), dlogits, words, xb, size, A(first == 0 ? 0 : 1),

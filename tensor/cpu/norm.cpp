@@ -1,7 +1,8 @@
 #include "tensor/kernels/norm.h"
 
 #include <algorithm>
-#include <cmath>
+
+#include "tensor/cpu/simd.h"
 
 namespace smelt::kernels::cpu {
 namespace {
@@ -27,7 +28,7 @@ void forward(const Tensor& x, const Tensor& weight, double eps, const Tensor& y,
     rs[r] = scale;
 #pragma omp simd
     for (int64_t c = 0; c < width; ++c) {
-      yr[c] = T(A(w[c]) * A(T(A(xr[c]) * scale)));
+      yr[c] = round_to<T>(A(w[c]) * A(round_to<T>(A(xr[c]) * scale)));
     }
   }
 }
@@ -71,7 +72,7 @@ void backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Ten
         for (int64_t c = 0; c < width; ++c) {
           const A n = A(xr[c]) * scale, d = A(dyr[c]);
           part[c] += d * n;
-          dxr[c] = T(scale * (d * A(w[c]) - n * dot));
+          dxr[c] = round_to<T>(scale * (d * A(w[c]) - n * dot));
         }
       }
     }

@@ -1,5 +1,7 @@
 #include "tensor/kernels/rotary.h"
 
+#include "tensor/cpu/simd.h"
+
 namespace smelt::kernels::cpu {
 namespace {
 
@@ -25,8 +27,8 @@ void turn(const Tensor& x, const Tensor& positions, const Tensor& cosines, const
 #pragma omp simd
       for (int64_t j = 0; j < half; ++j) {
         const A a = A(from[j]), b = A(from[j + half]), sine = sign * s[j];
-        to[j] = T(a * c[j] - b * sine);
-        to[j + half] = T(b * c[j] + a * sine);
+        to[j] = round_to<T>(a * c[j] - b * sine);
+        to[j + half] = round_to<T>(b * c[j] + a * sine);
       }
     }
   }

@@ -179,7 +179,7 @@ void expand_segments(const Tensor& load, double factor, const Tensor& out) {
       const double* l = loads + t / length * experts;
       T* to = outs + t * experts;
 #pragma omp simd
-      for (int64_t e = 0; e < experts; ++e) to[e] = T(acc_t<T>(factor * l[e]));
+      for (int64_t e = 0; e < experts; ++e) to[e] = round_to<T>(acc_t<T>(factor * l[e]));
     }
   });
 }

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <vector>
 
+#include "tensor/cpu/simd.h"
+
 namespace smelt::kernels::cpu {
 namespace {
 
@@ -23,7 +25,7 @@ void gather_weighted(const Tensor& x, const Tensor& index, const Tensor& weights
     T* target = outs + i * width;
     const A weight = w[i];
 #pragma omp simd
-    for (int64_t c = 0; c < width; ++c) target[c] = T(weight * A(source[c]));
+    for (int64_t c = 0; c < width; ++c) target[c] = round_to<T>(weight * A(source[c]));
   }
 }
 
@@ -63,7 +65,7 @@ void combine(const Tensor& rows, const Tensor& row_of_slot, const Tensor& weight
       }
       T* target = outs + t * width + begin;
 #pragma omp simd
-      for (int64_t c = 0; c < count; ++c) target[c] = T(total[c]);
+      for (int64_t c = 0; c < count; ++c) target[c] = round_to<T>(total[c]);
     }
   }
 }

@@ -9,6 +9,13 @@
 
 namespace smelt::kernels::cpu {
 
+/// T(value). In omp simd loops g++ 12 leaves a loop scalar that constructs an object, and vectorises
+/// one that calls a function for it.
+template <typename T>
+inline T round_to(acc_t<T> value) {
+  return T(value);
+}
+
 /// exp(x) to about 1 ulp, subnormal results included; NaN stays NaN. The C library's vector expf is
 /// hidden from g++ without fast-math, and differs in the last bit from its scalar expf: a row's
 /// remainder would then get other bits than its body, so that equal logits could have unequal
