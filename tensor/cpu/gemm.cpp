@@ -83,7 +83,7 @@ class Rounded {
 
 /// Rows per block, so that threads get a few blocks each of a size worth its own product.
 int64_t block_rows(int64_t rows) {
-  return std::clamp<int64_t>(rows / (4 * omp_get_max_threads()) + 1, 32, 256);
+  return std::clamp<int64_t>(rows / (4 * omp_get_max_threads()) + 1, 32, 512);
 }
 
 }  // namespace
@@ -101,7 +101,7 @@ void matmul(const Tensor& c, const Tensor& a, const Tensor& b, double alpha, dou
       return gemm(la.transposed, lb.transposed, M, N, K, A(alpha), pa, la.leading, pb, lb.leading,
                   A(beta), c.data<A>(), ldc);
     }
-    const int64_t rows = std::min(M, block_rows(M)), columns = std::min<int64_t>(N, 1024);
+    const int64_t rows = std::min(M, block_rows(M)), columns = std::min<int64_t>(N, 512);
     const Rounded<T> product(rows, columns);
     T* const pc = c.data<T>();
 #pragma omp parallel for collapse(2) schedule(dynamic)
