@@ -14,7 +14,7 @@ struct LinearCrossEntropy {
 
 /// Tokens whose logits (of this dtype) are held at a time, out of `tokens`. They stay within 16
 /// MiB, but blocks have no fewer than 64 tokens: logits of more than 65,536 words take 256 bytes a
-/// word.
+/// word. For bf16 their gradient lies beside them, in half of that again.
 int64_t loss_block_tokens(int64_t tokens, int64_t vocab_size, DType dtype);
 
 /// x [T, H] f32|bf16|f64, weight [V, H] same dtype, targets [T] i32 in [-1, V), -1 = no target.
