@@ -35,19 +35,6 @@ struct Sizes {
   static int64_t bytes(int64_t n, DType type) {
     return int64_t(block_bytes(size_t(n * size_of(type))));
   }
-  /// Temporaries of a product [rows, in] x [in, out] beside its result: bf16 operands are widened,
-  /// and the result is rounded from f32.
-  int64_t product_scratch(int64_t rows, int64_t in, int64_t out) const {
-    return dtype == wide ? 0 : full(rows * in) + full(in * out) + full(rows * out);
-  }
-  /// The same with a matrix for each of this rank's experts. The result is made after the weights'
-  /// copy is gone.
-  int64_t grouped_scratch(int64_t in, int64_t out) const {
-    if (dtype == wide) return 0;
-    const int64_t weights = full(experts * in * out);
-    return full(N * in) + full(N * out) + weights - std::min(weights, values(N, out));
-  }
-
   int64_t T, H, Q, C, E, k, F, Fs, V;
   int64_t N;        // rows of the experts
   int64_t experts;  // on this rank
@@ -140,9 +127,9 @@ int64_t peak_of_backward(const Sizes& s, const KeptActivations& all, int64_t kep
   if (recomputed_moe > 0) walk.node(recomputed_moe, returning, 0);
   if (s.Fs > 0) {
     const int64_t shared = s.values(s.T, s.Fs), both = s.values(s.T, 2 * s.Fs);
-    walk.node(shared, s.product_scratch(s.T, s.H, s.Fs), shared);    // down
-    walk.node(both, 0, shared + both);                               // SwiGLU
-    walk.node(stream, s.product_scratch(s.T, 2 * s.Fs, s.H), both);  // gate, up
+    walk.node(shared, 0, shared);       // down
+    walk.node(both, 0, shared + both);  // SwiGLU
+    walk.node(stream, 0, both);         // gate, up
   }
   walk.node(rows + s.full(s.N), s.full(s.N),
             rows + s.full(s.N) + (recomputed_moe > 0 ? 0 : update));  // combine
@@ -150,9 +137,9 @@ int64_t peak_of_backward(const Sizes& s, const KeptActivations& all, int64_t kep
     walk.node(rows, 0, rows);
     walk.node(rows, 0, rows);
   }
-  walk.node(hidden, s.grouped_scratch(s.H, s.F), rows + hidden);     // down
-  walk.node(gate_up, 0, hidden + gate_up);                           // SwiGLU
-  walk.node(rows, s.grouped_scratch(2 * s.F, s.H), gate_up + rows);  // gate, up
+  walk.node(hidden, 0, rows + hidden);      // down
+  walk.node(gate_up, 0, hidden + gate_up);  // SwiGLU
+  walk.node(rows, 0, gate_up + rows);       // gate, up
   if (s.exchanged) {
     walk.node(rows, 0, rows);
     walk.node(rows, 0, rows);
@@ -162,22 +149,21 @@ int64_t peak_of_backward(const Sizes& s, const KeptActivations& all, int64_t kep
   if (recomputed_moe > 0) walk.node(0, 0, update + stream);
   walk.node(probs, probs, probs);      // weights of the chosen experts, added to the former
   walk.node(probs, probs, 3 * probs);  // softmax, added to the gradient of the z-loss
-  walk.node(stream, stream + s.product_scratch(s.T, s.E, s.H), 2 * stream + probs);  // router
-  walk.node(stream, stream, 3 * stream - (recomputed_block > 0 ? stream : 0));       // norm
+  walk.node(stream, stream, 2 * stream + probs);                                // router
+  walk.node(stream, stream, 3 * stream - (recomputed_block > 0 ? stream : 0));  // norm
   walk.node(update, 0, 0);
   const int64_t queries = s.values(s.T, s.Q);
-  walk.node(queries, s.product_scratch(s.T, s.H, s.Q), update);  // output projection
-  walk.node(queries + 2 * s.values(s.T, s.C), 0, 0);             // attention
+  walk.node(queries, 0, update);                      // output projection
+  walk.node(queries + 2 * s.values(s.T, s.C), 0, 0);  // attention
   return walk.peak();
 }
 
-/// Temporaries of the loss: logits of a block, its rows of x and of the gradient.
+/// Temporaries of the loss: logits of a block (and their gradient where it is narrower), its rows
+/// of x and of the gradient.
 int64_t loss_scratch(const Sizes& s) {
   const int64_t block = loss_block_tokens(s.T, s.V, s.wide);
-  int64_t bytes = s.full(block * s.V) + 2 * s.full(block * s.H);
-  // bf16: a widened piece of the output matrix, of at most 4 MiB.
-  if (s.dtype != s.wide) bytes += s.full(std::min(s.V, (int64_t{1} << 20) / s.H) * s.H);
-  return bytes;
+  return s.full(block * s.V) + (s.dtype == s.wide ? 0 : s.values(block, s.V)) +
+         s.values(block, s.H) + s.full(block * s.H);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include <omp.h>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "tensor/cpu/skinny.h"
 #include "tensor/kernels/kernels.h"
 
 #ifdef SMELT_ONEDNN_BF16
@@ -103,6 +104,16 @@ void product_rows(bool ta, bool tb, int64_t i0, int64_t i1, int64_t N, int64_t K
   }
 }
 
+void few_rows(int64_t M, int64_t N, int64_t K, const float* a, int64_t lda, const float* b,
+              int64_t ldb, float* c, int64_t ldc) {
+  skinny_product(M, N, K, a, lda, b, ldb, c, ldc);
+}
+void few_rows(int64_t M, int64_t N, int64_t K, const bf16* a, int64_t lda, const bf16* b,
+              int64_t ldb, float* c, int64_t ldc) {
+  thread_local std::vector<float> wide;
+  skinny_product(M, N, K, widen(a, M, K, lda, wide), K, b, ldb, c, ldc);
+}
+
 template <typename T>
 void scale_rows(int64_t M, int64_t N, T beta, T* c, int64_t ldc) {
   if (beta == T(1)) return;
@@ -178,6 +189,10 @@ void gemm(bool ta, bool tb, int64_t M, int64_t N, int64_t K, acc_t<T> alpha, con
   if (K == 0) return scale_rows(M, N, beta, c, ldc);
   lda = ta ? leading("a", K, M, lda) : leading("a", M, K, lda);
   ldb = tb ? leading("b", N, K, ldb) : leading("b", K, N, ldb);
+  if constexpr (!std::is_same_v<T, double>) {
+    if (!ta && tb && M <= kSkinnyRows && alpha == 1 && beta == 0)
+      return few_rows(M, N, K, a, lda, b, ldb, c, ldc);
+  }
   product(ta, tb, M, N, K, alpha, a, lda, b, ldb, beta, c, ldc);
 }
 

@@ -101,7 +101,9 @@ void matmul(const Tensor& c, const Tensor& a, const Tensor& b, double alpha, dou
       return gemm(la.transposed, lb.transposed, M, N, K, A(alpha), pa, la.leading, pb, lb.leading,
                   A(beta), c.data<A>(), ldc);
     }
-    const int64_t rows = std::min(M, block_rows(M)), columns = std::min<int64_t>(N, 512);
+    // Few rows leave the columns to share among the threads.
+    const int64_t rows = std::min(M, block_rows(M)),
+                  columns = std::min<int64_t>(N, M < 64 ? 128 : 512);
     const Rounded<T> product(rows, columns);
     T* const pc = c.data<T>();
 #pragma omp parallel for collapse(2) schedule(dynamic)

@@ -128,6 +128,15 @@ BOOST_AUTO_TEST_CASE(odd_sizes_match_triple_loops) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(few_rows_match_triple_loops) {
+  for (const int64_t M : {1, 2, 3, 4, 5}) {
+    for (const auto& [N, K] : {std::pair{1, 1}, {5, 15}, {70, 16}, {33, 17}, {300, 530}}) {
+      check_all_transposes<float>(M, N, K, 2);
+      check_all_transposes<bf16>(M, N, K, 2);
+    }
+  }
+}
+
 // On processors without a bf16 product both sides are the same function; elsewhere only the order
 // of the sums may differ.
 BOOST_AUTO_TEST_CASE(bf16_on_the_processor_and_widened_to_float_agree) {
