@@ -10,6 +10,8 @@ CMAKE_FLAGS ?=
 CORES := $(shell nproc 2>/dev/null || echo 1)
 JOBS ?= $(CORES)
 RANKS ?= 2
+PYTHON ?= python3
+PEER_FLAGS ?=
 
 # Open MPI binds one or two ranks to one core each unless told otherwise, refuses to start as root,
 # and refuses more ranks than cores.
@@ -27,11 +29,11 @@ PACKAGES := g++:g++ cmake:cmake make:make pkg-config:pkg-config libdnnl-dev:onea
 	libboost-iostreams1.81-dev:boost/iostreams/stream.hpp \
 	zlib1g-dev:zlib.h/ libzstd-dev:zstd.h/ gnuplot-nox:gnuplot
 
-.PHONY: help deps configure build run test bench asan format clean
+.PHONY: help deps configure build run test bench bench-peer asan format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-8s %s\n", $$1, $$2}' Makefile
-	@echo "  variables: BUILD=$(BUILD) BUILD_TYPE=$(BUILD_TYPE) JOBS=$(JOBS) RANKS=$(RANKS) CMAKE_FLAGS=$(CMAKE_FLAGS)"
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
+	@echo "  variables: BUILD=$(BUILD) BUILD_TYPE=$(BUILD_TYPE) JOBS=$(JOBS) RANKS=$(RANKS) PYTHON=$(PYTHON) CMAKE_FLAGS=$(CMAKE_FLAGS)"
 
 deps: ## install the missing packages (Debian and Ubuntu), or say what to install
 	@missing=""; \
@@ -91,6 +93,13 @@ test: build ## build, run all suites; the last line is "N passed, M failed"
 bench: configure ## measure a training step and print it against the machine's matrix rate
 	@cmake --build $(BUILD) -j $(JOBS) --target smelt-bench
 	@$(BUILD)/bin/smelt-bench --out $(BUILD)/bench.json
+
+bench-peer: ## the same step in PyTorch, in turn with ours (half an hour; PYTHON=one with torch)
+	@command -v $(PYTHON) >/dev/null || { echo "bench-peer: no $(PYTHON); PYTHON=... names one" >&2; exit 77; }
+	@$(PYTHON) tests/interop/bench_peer.py --check
+	@$(MAKE) configure
+	@cmake --build $(BUILD) -j $(JOBS) --target smelt-bench
+	@$(PYTHON) tests/interop/bench_peer.py --bench $(BUILD)/bin/smelt-bench --out $(BUILD)/bench-peer.json $(PEER_FLAGS)
 
 asan: deps ## the suites under AddressSanitizer and UndefinedBehaviorSanitizer (build-asan/)
 	@cmake -S . -B build-asan -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" \

@@ -42,8 +42,8 @@ std::vector<BenchCase> make_cases() {
   b_smelt.loop.layers = 5;
   b_smelt.loop.visits = 2;
 
-  return {{"A", a, 8, 512, 5},
-          {"A-smelt", a_smelt, 8, 512, 5},
+  return {{"A", a, 8, 512, 3},
+          {"A-smelt", a_smelt, 8, 512, 3},
           {"B", b, 2, 1024, 2},
           {"B-smelt", b_smelt, 2, 1024, 2}};
 }

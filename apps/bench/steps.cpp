@@ -35,7 +35,8 @@ json::object run_here(const BenchCase& c, DType dtype, int64_t steps) {
   std::vector<double> times;
   for (int64_t i = 0; i < steps; ++i) times.push_back(seconds_of([&] { load.step(); }));
   std::sort(times.begin(), times.end());
-  const double median = times[times.size() / 2], tokens = double(c.batch * c.seq_len);
+  const double median = (times[(times.size() - 1) / 2] + times[times.size() / 2]) / 2;
+  const double tokens = double(c.batch * c.seq_len);
   const int64_t peak_bytes = memory_use().peak_bytes;
   const Budget budget = budget_of(c.model, double(c.seq_len + 1) / 2);
   const double flops = (budget.flops_per_token + budget.flops_head) * tokens / median;
@@ -147,7 +148,7 @@ OptionTable steps_options() {
   options.list("case", "NAME", "only these cases: A, A-smelt, B, B-smelt; default: all");
   options.list("dtype", "NAME", "only these dtypes: f32, bf16; default: both");
   options.integer("steps", 0, 0, 1000, "steps",
-                  "timed steps of each case, after one that is not timed; the median counts; 0: 5 "
+                  "timed steps of each case, after one that is not timed; the median counts; 0: 3 "
                   "for A, 2 for B");
   options.flag("list", "print the cases and do nothing else; with --json, the models too");
   options.text("out", "", "FILE", "also write the JSON document to this file");
