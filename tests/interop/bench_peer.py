@@ -97,11 +97,10 @@ def main():
             print("round {} {:8} {:5} {:6.0f} tokens/s, peer {:6.0f}, ratio {:.2f}".format(
                 number + 1, case, dtype, ours["tokens_per_second"], peer["tokens_per_second"],
                 ours["tokens_per_second"] / peer["tokens_per_second"]), file=sys.stderr, flush=True)
-
-    rows = [summary(case, dtype, found) for (case, dtype), found in pairs.items()]
-    with open(arguments.out, "w", encoding="utf-8") as out:
-        json.dump(rows, out, indent=1)
-        out.write("\n")
+            rows = [summary(*key, found) for key, found in pairs.items() if found]
+            with open(arguments.out, "w", encoding="utf-8") as out:  # as far as it has come
+                json.dump(rows, out, indent=1)
+                out.write("\n")
     print_table(rows)
     return 0
 
