@@ -45,5 +45,16 @@ inline Tolerance sum_of_one_sign(DType dtype, int64_t terms) {
   return {2 * (unit_roundoff(dtype) + grown), 0};
 }
 
+/// What a softmax weights, and the gradients of that, relative to the largest result. A score is a
+/// sum of `inner` products no larger than `magnitude`, and its error is the relative error of its
+/// probability. The normaliser and the weighted sum behind it make 2 `outer` additions, whose
+/// running sums do not pass the result by much, whatever their order. 8 roundings for exponential,
+/// logarithm, division and what lies between.
+inline double softmax_of_products(DType dtype, int64_t inner, double magnitude, int64_t outer) {
+  const DType full = accumulation_dtype(dtype);
+  return unit_roundoff(dtype) + sum(full, inner, magnitude).atol +
+         sum_of_one_sign(full, 2 * outer).rtol + elementwise(full, 8).atol;
+}
+
 }  // namespace tolerance
 }  // namespace smelt::testing

@@ -13,11 +13,10 @@
 #include "apps/common/safetensors.h"
 #include "tests/apps/scratch_folder.h"
 
-using namespace smelt;
-using namespace smelt::test;
-namespace fs = std::filesystem;
-
+namespace smelt::testing {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr int64_t kElements = 40'000;  // of each tensor: below the size at which threads share work
 
@@ -31,13 +30,13 @@ void save_step(const fs::path& parent, int step, const Tensor& scratch) {
   for (const TensorSpec& spec : writer.order()) writer.write(spec.name, scratch);
   writer.publish();
   fs::create_directory(folder.path() / "sub");
-  put(folder.path() / "sub" / "state.json", std::to_string(step));
+  write_file(folder.path() / "sub" / "state.json", std::to_string(step));
   folder.commit();
 }
 
 void check_step(const fs::path& folder) {
   BOOST_TEST(why_incomplete(folder) == "");
-  const std::string step = get(folder / "sub" / "state.json");
+  const std::string step = read_file(folder / "sub" / "state.json");
   BOOST_TEST(folder.filename() == "step-" + step);
   const SafetensorsFolder model(folder);
   for (const char* name : {"a", "b", "c"}) {
@@ -93,15 +92,15 @@ BOOST_AUTO_TEST_CASE(appears_whole_at_commit) {
   AtomicFolder folder(final_path);
   BOOST_TEST(folder.path() ==
              scratch / ("runs/checkpoints/.tmp-step-7-" + std::to_string(getpid())));
-  put(folder.path() / "config.json", "{}");
+  write_file(folder.path() / "config.json", "{}");
   fs::create_directories(folder.path() / "a/b");
-  put(folder.path() / "a/b/x", "12345");
-  put(folder.path() / "empty", "");
+  write_file(folder.path() / "a/b/x", "12345");
+  write_file(folder.path() / "empty", "");
   BOOST_TEST(!fs::exists(final_path));
   folder.commit();
   BOOST_TEST(!fs::exists(folder.path()));
-  BOOST_TEST(get(final_path / "a/b/x") == "12345");
-  BOOST_TEST(get(final_path / "complete") ==
+  BOOST_TEST(read_file(final_path / "a/b/x") == "12345");
+  BOOST_TEST(read_file(final_path / "complete") ==
              "{\"files\": {\n  \"a/b/x\": 5,\n  \"config.json\": 2,\n  \"empty\": 0\n}}\n");
   BOOST_TEST(is_complete(final_path));
   BOOST_CHECK_THROW(folder.commit(), RunError);
@@ -111,7 +110,7 @@ BOOST_AUTO_TEST_CASE(leaves_nothing_without_commit) {
   const ScratchFolder scratch;
   {
     const AtomicFolder folder(scratch / "x");
-    put(folder.path() / "file", "1");
+    write_file(folder.path() / "file", "1");
   }
   BOOST_TEST(fs::is_empty(scratch.path()));
 }
@@ -119,18 +118,18 @@ BOOST_AUTO_TEST_CASE(leaves_nothing_without_commit) {
 BOOST_AUTO_TEST_CASE(refuses_to_replace_a_folder) {
   const ScratchFolder scratch;
   fs::create_directory(scratch / "x");
-  put(scratch / "x/file", "old");
+  write_file(scratch / "x/file", "old");
   BOOST_CHECK_EXCEPTION(AtomicFolder(scratch / "x"), ConfigError, says("x: exists already"));
   BOOST_CHECK_EXCEPTION(AtomicFolder(scratch / "x/"), ConfigError, says("x: exists already"));
-  BOOST_TEST(get(scratch / "x/file") == "old");
+  BOOST_TEST(read_file(scratch / "x/file") == "old");
 
   for (const bool empty : {false, true}) {  // rename() would replace the empty one without a word
     AtomicFolder folder(scratch / "late");
-    put(folder.path() / "file", "new");
+    write_file(folder.path() / "file", "new");
     fs::create_directory(scratch / "late");
-    if (!empty) put(scratch / "late/file", "theirs");
+    if (!empty) write_file(scratch / "late/file", "theirs");
     BOOST_CHECK_EXCEPTION(folder.commit(), RunError, says("late: cannot save there"));
-    BOOST_TEST(get(scratch / "late/file") == (empty ? "" : "theirs"));
+    BOOST_TEST(read_file(scratch / "late/file") == (empty ? "" : "theirs"));
     fs::remove_all(scratch / "late");
   }
   BOOST_TEST(entries(scratch.path(), ".tmp-").empty());
@@ -144,7 +143,7 @@ BOOST_AUTO_TEST_CASE(refuses_files_that_it_cannot_vouch_for) {
     BOOST_CHECK_EXCEPTION(folder.commit(), RunError, says("link: only plain files"));
   }
   AtomicFolder folder(scratch / "x");
-  put(folder.path() / "complete", "mine");
+  write_file(folder.path() / "complete", "mine");
   BOOST_CHECK_EXCEPTION(folder.commit(), RunError, says("complete: this name is kept"));
   BOOST_CHECK_THROW(AtomicFolder("/proc/no/such/place"), RunError);
 }
@@ -154,27 +153,27 @@ BOOST_AUTO_TEST_CASE(tells_what_is_missing_from_a_folder) {
   const auto fresh = [&] {
     fs::remove_all(scratch / "x");
     AtomicFolder folder(scratch / "x");
-    put(folder.path() / "a", "123");
-    put(folder.path() / "b", "1");
+    write_file(folder.path() / "a", "123");
+    write_file(folder.path() / "b", "1");
     folder.commit();
     return scratch / "x";
   };
   BOOST_TEST(why_incomplete(fresh()) == "");
-  put(fresh() / "more", "a file of the user's");
+  write_file(fresh() / "more", "a file of the user's");
   BOOST_TEST(why_incomplete(scratch / "x") == "");
   fs::remove(fresh() / "b");
   BOOST_TEST(why_incomplete(scratch / "x") == (scratch / "x/b").string() + ": missing");
-  put(fresh() / "a", "12");
+  write_file(fresh() / "a", "12");
   BOOST_TEST(why_incomplete(scratch / "x") ==
              (scratch / "x/a").string() + ": 2 bytes instead of 3");
-  put(fresh() / "a", "1234");
+  write_file(fresh() / "a", "1234");
   BOOST_TEST(!is_complete(scratch / "x"));
   fs::remove(fresh() / "complete");
   BOOST_TEST(why_incomplete(scratch / "x") == (scratch / "x/complete").string() + ": missing");
   for (const char* mark :
        {"", "{", "[]", "null", "{}", "{\"files\":[]}", "{\"files\":{\"a\":\"3\"}}",
         "{\"files\":{\"a\":-3}}", "{\"files\":{\"a\\u0000\":3}}"}) {
-    put(fresh() / "complete", mark);
+    write_file(fresh() / "complete", mark);
     BOOST_TEST(!is_complete(scratch / "x"), mark);
   }
   BOOST_TEST(!is_complete(scratch / "no-such-folder"));
@@ -186,7 +185,7 @@ BOOST_AUTO_TEST_CASE(removes_what_dead_processes_left_and_nothing_else) {
   const pid_t child = fork();
   if (child == 0) {
     const AtomicFolder folder(scratch / "step-2");
-    put(folder.path() / "file", "1");
+    write_file(folder.path() / "file", "1");
     _exit(0);  // without the destructor, as if killed
   }
   waitpid(child, nullptr, 0);
@@ -197,7 +196,7 @@ BOOST_AUTO_TEST_CASE(removes_what_dead_processes_left_and_nothing_else) {
   for (const char* name : {"step-4", ".tmp-", ".tmp-7", ".tmp-x-", ".tmp-x-1y", "tmp-x-1"}) {
     fs::create_directory(scratch / name);
   }
-  put(scratch / ".tmp-file-1", "a file");
+  write_file(scratch / ".tmp-file-1", "a file");
   const auto removed = remove_stale(scratch.path());
   BOOST_TEST(removed.size() == 2u);
   BOOST_TEST(!fs::exists(dead));
@@ -266,7 +265,7 @@ BOOST_AUTO_TEST_CASE(a_full_disk_leaves_the_previous_checkpoint_alone) {
   }
   {
     AtomicFolder folder(scratch / "step-3");
-    put(folder.path() / "small", "1");
+    write_file(folder.path() / "small", "1");
     const FullDisk disk(10);  // the files fit, the mark does not
     BOOST_CHECK_EXCEPTION(folder.commit(), RunError, says("complete: cannot write"));
   }
@@ -284,3 +283,5 @@ BOOST_AUTO_TEST_CASE(a_file_that_vanished_is_reported_in_the_words_of_the_system
 }
 
 BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace smelt::testing

@@ -26,8 +26,8 @@ constexpr AdamWConfig kAdamW{.beta1 = 0.9, .beta2 = 0.95, .eps = 1e-8, .weight_d
 class SharedFolder {
  public:
   SharedFolder() : world_(1) {
-    if (world_.world().rank() == 0) folder_ = std::make_unique<test::ScratchFolder>();
-    path_ = dist::broadcast(folder_ ? folder_->path().string() : "", 0, world_.world());
+    if (world_.world().rank() == 0) folder_ = std::make_unique<ScratchFolder>();
+    path_ = dist::broadcast(folder_ ? folder_->path() : "", 0, world_.world());
   }
   ~SharedFolder() { dist::barrier(world_.world()); }
   SharedFolder(const SharedFolder&) = delete;
@@ -36,7 +36,7 @@ class SharedFolder {
 
  private:
   dist::World world_;
-  std::unique_ptr<test::ScratchFolder> folder_;
+  std::unique_ptr<ScratchFolder> folder_;
   std::string path_;
 };
 
@@ -118,9 +118,9 @@ void rewrite(const std::string& folder, const std::string& prefix,
 
 /// Changes an object of a JSON file.
 void edit_json(const std::string& path, const std::function<void(json::object&)>& edit) {
-  json::value value = json::parse(test::get(path));
+  json::value value = json::parse(read_file(path));
   edit(value.as_object());
-  test::put(path, json::serialize(value));
+  write_file(path, json::serialize(value));
 }
 
 BOOST_AUTO_TEST_SUITE(checkpoint)
@@ -164,7 +164,7 @@ BOOST_AUTO_TEST_CASE(any_layout_writes_the_same_bytes_and_goes_on_alike) {  // C
       const std::string again = scratch / ("again" + std::to_string(expert_parallel));
       other.save(again, read);
       for (const std::string& file : kFiles)
-        BOOST_TEST(test::get(again + "/" + file) == test::get(from + "/" + file), file);
+        BOOST_TEST(read_file(again + "/" + file) == read_file(from + "/" + file), file);
       Trained back(other.world, DType::f32, tiny_config(), 8);
       back.load(again);
       check_same_state(back, other);
@@ -256,7 +256,7 @@ BOOST_AUTO_TEST_CASE(selection_biases_are_saved_with_their_visits) {
       check_same_bits(other.model->expert_bias(s), first.model->expert_bias(s));
     const std::string again = scratch / ("again" + std::to_string(expert_parallel));
     other.save(again);
-    BOOST_TEST(test::get(again + "/model.safetensors") == test::get(from + "/model.safetensors"));
+    BOOST_TEST(read_file(again + "/model.safetensors") == read_file(from + "/model.safetensors"));
   }
   Trained plain(dist::World(1));
   plain.save(scratch / "plain");
@@ -267,7 +267,7 @@ BOOST_AUTO_TEST_CASE(selection_biases_are_saved_with_their_visits) {
 
 BOOST_AUTO_TEST_CASE(a_biased_model_does_not_call_itself_qwen3_moe,
                      *boost::unit_test::precondition(alone)) {
-  const test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   ModelConfig config = tiny_config(1);
   config.loop = {};
   for (const bool biased : {false, true}) {
@@ -275,7 +275,7 @@ BOOST_AUTO_TEST_CASE(a_biased_model_does_not_call_itself_qwen3_moe,
     if (biased) t.model->enable_expert_bias();
     const std::string path = (scratch / (biased ? "biased" : "plain")).string();
     t.save(path);
-    const json::value written = json::parse(test::get(path + "/config.json"));
+    const json::value written = json::parse(read_file(path + "/config.json"));
     BOOST_TEST(written.at("model_type").as_string() == (biased ? "smelt" : "qwen3_moe"));
     BOOST_TEST(read_model_json(path).config.loop.layers == 0);
   }
@@ -283,7 +283,7 @@ BOOST_AUTO_TEST_CASE(a_biased_model_does_not_call_itself_qwen3_moe,
 
 BOOST_AUTO_TEST_CASE(other_betas_or_eps_than_those_of_the_moments_are_refused,  // CASE 70
                      *boost::unit_test::precondition(alone)) {
-  const test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const std::string path = (scratch / "a").string();
   Trained(dist::World::single()).save(path);
   const auto refused = [&](const std::string& text, auto&& change) {
@@ -329,17 +329,17 @@ BOOST_AUTO_TEST_CASE(tensors_that_do_not_fit_are_named, *boost::unit_test::preco
        },
        "exp_avg_sq." + expert + "\" gives shape [12, 17]; must be [12, 16]"},
   };
-  const test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const std::string path = (scratch / "a").string();
   Trained(dist::World::single()).save(path);
-  const std::string model = test::get(path + "/model.safetensors");
-  const std::string optimizer = test::get(path + "/optimizer.safetensors");
+  const std::string model = read_file(path + "/model.safetensors");
+  const std::string optimizer = read_file(path + "/optimizer.safetensors");
   for (const auto& c : kCases) {
     rewrite(path, c.prefix, c.edit);
     Trained other(dist::World::single());
     BOOST_TEST_CONTEXT(c.text) BOOST_CHECK_EXCEPTION(other.load(path), IoError, says(c.text));
-    test::put(path + "/model.safetensors", model);
-    test::put(path + "/optimizer.safetensors", optimizer);
+    write_file(path + "/model.safetensors", model);
+    write_file(path + "/optimizer.safetensors", optimizer);
   }
   for (const char* name : {"model.safetensors", "optimizer.safetensors", "trainer_state.json"}) {
     fs::rename(path + "/" + name, path + "/away");
@@ -350,14 +350,14 @@ BOOST_AUTO_TEST_CASE(tensors_that_do_not_fit_are_named, *boost::unit_test::preco
 }
 
 BOOST_AUTO_TEST_CASE(a_damaged_trainer_state_is_named, *boost::unit_test::precondition(alone)) {
-  const test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const std::string path = (scratch / "a").string(), file = path + "/trainer_state.json";
   Trained(dist::World::single()).save(path);
-  const std::string good = test::get(file);
+  const std::string good = read_file(file);
   const auto refused = [&](const std::string& text) {
     Trained other(dist::World::single());
     BOOST_CHECK_EXCEPTION(other.load(path), IoError, says(text));
-    test::put(file, good);
+    write_file(file, good);
   };
   for (const char* key : {"step", "optimizer_steps", "sequences", "tokens", "skipped_steps",
                           "mean_context", "data_fingerprint", "adamw"}) {
@@ -366,13 +366,13 @@ BOOST_AUTO_TEST_CASE(a_damaged_trainer_state_is_named, *boost::unit_test::precon
   }
   edit_json(file, [](json::object& o) { o["step"] = "seven"; });
   refused("step = \"seven\" has the wrong type");
-  test::put(file, good.substr(0, good.size() / 2));
+  write_file(file, good.substr(0, good.size() / 2));
   refused("not a JSON object");
 }
 
 BOOST_AUTO_TEST_CASE(a_value_that_is_not_finite_is_not_saved,
                      *boost::unit_test::precondition(alone)) {
-  const test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   for (const double value : {kNaN, kInfinity}) {
     for (const bool in_moment : {false, true}) {
       Trained t(dist::World::single());
@@ -393,7 +393,7 @@ BOOST_AUTO_TEST_CASE(a_value_that_is_not_finite_is_not_saved,
 }
 
 BOOST_AUTO_TEST_CASE(config_json_gives_back_every_size, *boost::unit_test::precondition(alone)) {
-  const test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   ModelConfig baseline;
   baseline.hidden_size = 48;
   baseline.num_layers = 5;
@@ -424,8 +424,8 @@ BOOST_AUTO_TEST_CASE(config_json_gives_back_every_size, *boost::unit_test::preco
   ModelConfig centred = baseline;
   centred.loop = {.start = -1, .layers = 2, .visits = 2};
   for (const ModelConfig& before : {baseline, smelt, scaled_once, centred}) {
-    test::put(scratch / "config.json", write_model_json(before, 256));
-    const ModelJson read = read_model_json(scratch.path().string());
+    write_file(scratch / "config.json", write_model_json(before, 256));
+    const ModelJson read = read_model_json(scratch.path());
     BOOST_TEST(read.eod_id == 256);
     RunConfig a, b;
     a.model = before;
@@ -439,13 +439,13 @@ BOOST_AUTO_TEST_CASE(config_json_gives_back_every_size, *boost::unit_test::preco
 
 BOOST_AUTO_TEST_CASE(config_json_that_says_too_little_is_refused,  // CASE 38
                      *boost::unit_test::precondition(alone)) {
-  const test::ScratchFolder scratch;
+  const ScratchFolder scratch;
   const std::string path = (scratch / "config.json").string();
   const std::string good = write_model_json(tiny_config(), -1);
   const auto refused = [&](const std::string& text, const std::function<void(json::object&)>& f) {
-    test::put(path, good);
+    write_file(path, good);
     edit_json(path, f);
-    BOOST_CHECK_EXCEPTION(read_model_json(scratch.path().string()), IoError, says(text));
+    BOOST_CHECK_EXCEPTION(read_model_json(scratch.path()), IoError, says(text));
   };
   for (const char* key : {"start", "layers", "visits", "scale", "order", "kv"})
     refused("loop: key '" + std::string(key) + "' is missing",
@@ -463,14 +463,14 @@ BOOST_AUTO_TEST_CASE(config_json_that_says_too_little_is_refused,  // CASE 38
   refused("key 'hidden_size' is missing", [](json::object& o) { o.erase("hidden_size"); });
   refused("mlp_only_layers = [1] must be []",
           [](json::object& o) { o["mlp_only_layers"] = json::array{1}; });
-  test::put(path, good.substr(0, 40));
-  BOOST_CHECK_EXCEPTION(read_model_json(scratch.path().string()), IoError, says("not JSON"));
+  write_file(path, good.substr(0, 40));
+  BOOST_CHECK_EXCEPTION(read_model_json(scratch.path()), IoError, says("not JSON"));
 }
 
 BOOST_AUTO_TEST_CASE(a_run_folder_stands_for_its_latest_whole_checkpoint,  // CASE 86
                      *boost::unit_test::precondition(alone)) {
-  const test::ScratchFolder scratch;
-  const std::string run = scratch.path().string();
+  const ScratchFolder scratch;
+  const std::string run = scratch.path();
   BOOST_CHECK_EXCEPTION(resolve_checkpoint(run), IoError, says("holds neither config.json nor"));
   BOOST_CHECK_EXCEPTION(resolve_checkpoint(run + "/none"), IoError, says("is not a folder"));
   Trained t(dist::World::single());

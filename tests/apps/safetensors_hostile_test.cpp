@@ -9,6 +9,7 @@
 
 #include "apps/common/safetensors.h"
 #include "tensor/allocator.h"
+#include "tests/apps/safetensors_bytes.h"
 #include "tests/apps/scratch_folder.h"
 
 namespace {
@@ -32,9 +33,7 @@ std::atomic<size_t> largest_allocation{0};
 }
 [[gnu::noinline]] void operator delete(void* block, size_t) noexcept { std::free(block); }
 
-using namespace smelt;
-using namespace smelt::test;
-
+namespace smelt::testing {
 namespace {
 
 struct Hostile {
@@ -190,7 +189,7 @@ BOOST_AUTO_TEST_CASE(refuses_every_damaged_file_without_a_big_allocation) {
   const ScratchFolder scratch;
   for (const Hostile& file : hostile_files()) {
     BOOST_TEST_CONTEXT(file.name) {
-      const auto path = put(scratch / "x.safetensors", file.bytes);
+      const auto path = write_file(scratch / "x.safetensors", file.bytes);
       const size_t tensor_requests = size_t(allocator().stats().requests);
       largest_allocation = 0;
       if (file.says == nullptr) {
@@ -208,7 +207,7 @@ BOOST_AUTO_TEST_CASE(refuses_every_damaged_file_without_a_big_allocation) {
 
 BOOST_AUTO_TEST_CASE(refuses_a_sparse_file_with_a_header_above_the_limit) {
   const ScratchFolder scratch;
-  const auto path = put(scratch / "x.safetensors", u64(100'000'001));
+  const auto path = write_file(scratch / "x.safetensors", u64(100'000'001));
   std::filesystem::resize_file(path, 200'000'000);
   largest_allocation = 0;
   BOOST_CHECK_EXCEPTION(SafetensorsFile{path}, IoError, [&](const auto& e) {
@@ -227,7 +226,7 @@ BOOST_AUTO_TEST_CASE(refuses_what_is_not_a_file) {
 
 BOOST_AUTO_TEST_CASE(a_file_cut_after_opening_is_an_error) {
   const ScratchFolder scratch;
-  const auto path = put(scratch / "x.safetensors", file_bytes(kGood, 4));
+  const auto path = write_file(scratch / "x.safetensors", file_bytes(kGood, 4));
   const SafetensorsFile file(path);
   std::filesystem::resize_file(path, 8 + kGood.size() + 2);
   BOOST_CHECK_EXCEPTION(file.read("a"), IoError,
@@ -257,7 +256,7 @@ BOOST_AUTO_TEST_CASE(no_mutation_of_a_valid_file_crashes_the_reader) {
         bytes[below(bytes.size())] ^= char(1u << below(8));
       }
     }
-    const auto path = put(scratch / "x.safetensors", bytes);
+    const auto path = write_file(scratch / "x.safetensors", bytes);
     largest_allocation = 0;
     BOOST_TEST_CONTEXT("mutation " << i) {
       try {
@@ -329,9 +328,9 @@ BOOST_AUTO_TEST_CASE(refuses_every_damaged_index) {
   for (const Case& c : cases) {
     BOOST_TEST_CONTEXT(c.name) {
       const ScratchFolder scratch;
-      put(scratch / "1.safetensors", a);
-      put(scratch / "2.safetensors", c.second);
-      put(scratch / "model.safetensors.index.json", c.index);
+      write_file(scratch / "1.safetensors", a);
+      write_file(scratch / "2.safetensors", c.second);
+      write_file(scratch / "model.safetensors.index.json", c.index);
       if (c.says == nullptr) {
         BOOST_TEST(SafetensorsFolder(scratch.path()).names().size() == 2u);
       } else {
@@ -344,3 +343,5 @@ BOOST_AUTO_TEST_CASE(refuses_every_damaged_index) {
 }
 
 BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace smelt::testing

@@ -7,11 +7,10 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "tests/apps/safetensors_bytes.h"
 #include "tests/apps/scratch_folder.h"
 
-using namespace smelt;
-using namespace smelt::test;
-
+namespace smelt::testing {
 namespace {
 
 std::vector<double> values(const Tensor& x) { return x.to(DType::f64).to_vector<double>(); }
@@ -60,9 +59,9 @@ BOOST_AUTO_TEST_CASE(writes_the_bytes_of_the_reference_implementation) {
     expected.append(reinterpret_cast<const char*>(&value), 4);
   }
   BOOST_TEST(expected.size() == 8u + 64 + 24);
-  BOOST_TEST((get(scratch / "one") == expected));
+  BOOST_TEST((read_file(scratch / "one") == expected));
   write_all(scratch / "none", {}, {});
-  BOOST_TEST((get(scratch / "none") == u64(8) + "{}      "));
+  BOOST_TEST((read_file(scratch / "none") == u64(8) + "{}      "));
 }
 
 BOOST_AUTO_TEST_CASE(orders_by_dtype_then_name_with_metadata_first) {
@@ -74,7 +73,7 @@ BOOST_AUTO_TEST_CASE(orders_by_dtype_then_name_with_metadata_first) {
                             {"w", counting({1}, DType::i32)},
                             {"z", counting({0, 3}, DType::i64)},
                             {"B\"\n", counting({1}, DType::i64)}});
-  const std::string bytes = get(scratch / "x");
+  const std::string bytes = read_file(scratch / "x");
   const std::string header =
       "{\"__metadata__\":{\"format\":\"pt\"},"
       "\"B\\\"\\n\":{\"dtype\":\"I64\",\"shape\":[1],\"data_offsets\":[0,8]},"
@@ -113,9 +112,9 @@ BOOST_AUTO_TEST_CASE(reads_back_every_dtype_bit_for_bit) {
 BOOST_AUTO_TEST_CASE(keeps_nan_payloads_and_infinities) {
   const ScratchFolder scratch;
   const Tensor x = Tensor::from(std::vector<int32_t>{0x7fc12345, int32_t(0xff800000), 0x7f800001});
-  put(scratch / "x",
-      file_bytes("{\"x\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}", 0) +
-          std::string(static_cast<const char*>(x.raw()), 12));
+  write_file(scratch / "x",
+             file_bytes("{\"x\":{\"dtype\":\"F32\",\"shape\":[3],\"data_offsets\":[0,12]}}", 0) +
+                 std::string(static_cast<const char*>(x.raw()), 12));
   const SafetensorsFile file(scratch / "x");
   write_all(scratch / "y", {{"x", file.read("x")}});
   const Tensor y = SafetensorsFile(scratch / "y").read("x");
@@ -125,10 +124,11 @@ BOOST_AUTO_TEST_CASE(keeps_nan_payloads_and_infinities) {
 BOOST_AUTO_TEST_CASE(reads_tensors_that_are_not_aligned_to_their_type) {
   const ScratchFolder scratch;
   const Tensor x = Tensor::from(std::vector<double>{1.5, -2});
-  put(scratch / "x", file_bytes("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
-                                "\"x\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[1,17]}}",
-                                1) +
-                         std::string(static_cast<const char*>(x.raw()), 16));
+  write_file(scratch / "x",
+             file_bytes("{\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]},"
+                        "\"x\":{\"dtype\":\"F64\",\"shape\":[2],\"data_offsets\":[1,17]}}",
+                        1) +
+                 std::string(static_cast<const char*>(x.raw()), 16));
   const SafetensorsFile file(scratch / "x");
   BOOST_TEST(values(file.read("x")) == values(x), boost::test_tools::per_element());
   BOOST_CHECK_THROW(file.read("a"), IoError);  // U8 is a fault only now
@@ -141,7 +141,7 @@ BOOST_AUTO_TEST_CASE(converts_every_half_precision_value) {
   bytes = u64(bytes.size()) + bytes;
   for (int i = 0; i < 65536; ++i) bytes.append({char(i & 0xff), char(i >> 8)});
   const ScratchFolder scratch;
-  const Tensor h = SafetensorsFile(put(scratch / "x", bytes)).read("h");
+  const Tensor h = SafetensorsFile(write_file(scratch / "x", bytes)).read("h");
   BOOST_TEST((h.dtype() == DType::f32));
   for (int i = 0; i < 65536; ++i) {
     const int exponent = i >> 10 & 31;
@@ -304,7 +304,7 @@ BOOST_AUTO_TEST_CASE(writes_and_opens_a_sharded_model) {
                      "model-00001-of-00003.safetensors", "model-00002-of-00003.safetensors",
                      "model-00003-of-00003.safetensors", "model.safetensors.index.json"}),
              boost::test_tools::per_element());
-  BOOST_TEST(get(scratch / "model.safetensors.index.json") ==
+  BOOST_TEST(read_file(scratch / "model.safetensors.index.json") ==
              "{\n"
              "  \"metadata\": {\n"
              "    \"total_parameters\": 8,\n"
@@ -352,7 +352,7 @@ BOOST_AUTO_TEST_CASE(an_unfinished_sharded_save_leaves_nothing) {
 
 BOOST_AUTO_TEST_CASE(a_full_disk_is_a_run_error_and_publishes_nothing) {
   const ScratchFolder scratch;
-  put(scratch / "x", "older");
+  write_file(scratch / "x", "older");
   const auto previous = signal(SIGXFSZ, SIG_IGN);
   rlimit limit = {};
   BOOST_REQUIRE_EQUAL(getrlimit(RLIMIT_FSIZE, &limit), 0);
@@ -366,7 +366,7 @@ BOOST_AUTO_TEST_CASE(a_full_disk_is_a_run_error_and_publishes_nothing) {
           return text.find((scratch / "x").string() + ": cannot write") == 0;
         });
     BOOST_REQUIRE_EQUAL(setrlimit(RLIMIT_FSIZE, &limit), 0);
-    BOOST_TEST(get(scratch / "x") == "older");
+    BOOST_TEST(read_file(scratch / "x") == "older");
     BOOST_TEST(listing(scratch.path()).size() == 1u);
   }
   signal(SIGXFSZ, previous);
@@ -374,3 +374,5 @@ BOOST_AUTO_TEST_CASE(a_full_disk_is_a_run_error_and_publishes_nothing) {
 }
 
 BOOST_AUTO_TEST_SUITE_END()
+
+}  // namespace smelt::testing

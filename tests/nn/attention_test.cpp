@@ -120,6 +120,14 @@ Tensor naive_attention(Model& model, const Tensor& input, int64_t batch, int64_t
   return Tensor::from(out, input.shape());
 }
 
+/// How far two passes over the same tokens in different company may be apart: products of other
+/// sizes may add in another order. A path leads through sums of 12 (projection), 6 (norm), 6
+/// (score), at most 7 (keys) and 24 terms (output), of values near 1, in either pass.
+Tolerance other_order() {
+  const Tolerance pass = tolerance::sum(DType::f32, 12 + 6 + 6 + 7 + 24, 1);
+  return {2 * pass.rtol, 2 * pass.atol};
+}
+
 BOOST_AUTO_TEST_SUITE(self_attention)
 
 BOOST_AUTO_TEST_CASE(matches_an_explicit_softmax) {
@@ -177,7 +185,7 @@ BOOST_AUTO_TEST_CASE(documents_do_not_see_each_other) {
   const std::vector<int32_t> documents = {0, 0, 0, 3, 3}, whole = {0, 0, 0, 0, 0};
   check_same_bits(tail(x, documents), tail(changed, documents));
   const SequenceLayout alone = SequenceLayout::from_document_starts(1, 2, {0, 0});
-  check_close(tail(x, documents), model(Variable(x.slice(0, 3, 5)), alone).data(), 1e-6, 1e-6);
+  check_close(tail(x, documents), model(Variable(x.slice(0, 3, 5)), alone).data(), other_order());
   // Without the mask the change is seen: the comparison above can fail.
   double difference = 0;
   const std::vector<double> a = doubles(tail(x, whole)), b = doubles(tail(changed, whole));
@@ -230,7 +238,7 @@ BOOST_AUTO_TEST_CASE(decoding_with_a_cache_equals_the_full_pass) {
     for (int64_t b = 0; b < 2; ++b) {
       const int64_t at = cache.lengths()[size_t(b)];
       check_close(out.slice(0, b, b + 1), full.slice(0, b, b + 1).slice(1, at, at + round.count),
-                  1e-5, 1e-5);
+                  other_order());
     }
     cache.advance(round.advance);
   }

@@ -12,6 +12,7 @@
 
 #include "tensor/allocator.h"
 #include "tensor/rng.h"
+#include "tests/tolerance.h"
 
 using namespace smelt;
 
@@ -149,12 +150,14 @@ double distance(const Tensor& x, const std::vector<double>& want) {
   return worst / largest;
 }
 
-// Scores up to about 8 carry an absolute error of a few D * u, which becomes the relative error of
-// a probability: with u = 2^-24 and D up to 64, about 64 u of the largest result. bf16 rounds the
-// probabilities or the scores' gradient, and the result, by at most 2^-8 each.
-double tolerance(DType dtype) {
-  if (dtype == DType::f64) return 1e-13;
-  return dtype == DType::f32 ? 0x1p-18 : 0x1p-18 + 2 * 0x1p-8;
+/// For `distance`: scores are sums of D products, scaled by 1 / sqrt(D), and their gradient is made
+/// of as many products of dout and v; out and dq are sums over keys, dk and dv over the queries of
+/// all heads that share a key. bf16 also rounds the probabilities or the scores' gradient, once.
+double tolerance(const Sizes& s, DType dtype) {
+  return testing::tolerance::softmax_of_products(
+             dtype, s.size, 2 / std::sqrt(double(s.size)),
+             std::max(s.keys, s.queries * s.heads / s.kv_heads)) +
+         (dtype == DType::bf16 ? testing::unit_roundoff(dtype) : 0);
 }
 
 bool same_bits(const Tensor& x, const Tensor& y) {
@@ -173,13 +176,13 @@ void check_same_bits(const Inputs& x, const Inputs& y) {
 }
 
 void check_against_reference(const Inputs& in) {
-  const double allowed = tolerance(in.q.dtype());
+  const double allowed = tolerance(in.s, in.q.dtype());
   const Attention f = in.forward();
   const AttentionGrad g = in.backward(f);
   const Expected e = reference(in, f.out);
   BOOST_TEST_CONTEXT(in.s << " " << in.q.dtype() << " threads " << omp_get_max_threads()) {
     BOOST_TEST(distance(f.out, e.out) < allowed);
-    BOOST_TEST(distance(f.lse, e.lse) < tolerance(f.lse.dtype()));
+    BOOST_TEST(distance(f.lse, e.lse) < tolerance(in.s, f.lse.dtype()));
     BOOST_TEST(distance(g.dq, e.dq) < allowed);
     BOOST_TEST(distance(g.dk, e.dk) < allowed);
     BOOST_TEST(distance(g.dv, e.dv) < allowed);
@@ -357,7 +360,7 @@ BOOST_AUTO_TEST_CASE(case_49_a_document_does_not_see_the_one_before) {
   const Tensor end = Tensor::from(std::vector<int32_t>{1, 2}, {1, 2});
   const Attention alone = attention(part(packed.q, 3, 5), part(packed.k, 3, 5),
                                     part(packed.v, 3, 5), begin, end, packed.scale);
-  BOOST_TEST(distance(part(f.out, 3, 5), values(alone.out)) < 1e-6);
+  BOOST_TEST(distance(part(f.out, 3, 5), values(alone.out)) < 2 * tolerance(s, DType::f32));
   packed.begin = Tensor::zeros({1, 5}, {DType::i32, {}});
   BOOST_TEST(distance(part(packed.forward().out, 3, 5), values(alone.out)) > 1e-2);
 }
@@ -375,7 +378,7 @@ BOOST_AUTO_TEST_CASE(case_51_a_sequence_does_not_depend_on_its_neighbours) {
     BOOST_TEST(same_bits(fo.out, f.out.slice(0, b, b + 1)));
     const AttentionGrad go = one.backward(fo);
     BOOST_TEST(same_bits(go.dq, g.dq.slice(0, b, b + 1)));
-    BOOST_TEST(distance(go.dk, values(g.dk.slice(0, b, b + 1))) < 1e-6);
+    BOOST_TEST(distance(go.dk, values(g.dk.slice(0, b, b + 1))) < 2 * tolerance(one.s, DType::f32));
   }
 }
 
@@ -387,8 +390,9 @@ BOOST_AUTO_TEST_CASE(one_query_equals_the_last_of_many) {
     const Attention last =
         attention(part(many.q, 299, 300), many.k, many.v, begin, end, many.scale);
     const Attention f = many.forward();
-    BOOST_TEST(distance(last.out, values(part(f.out, 299, 300))) < 2 * tolerance(dtype));
-    BOOST_TEST(distance(last.lse, values(f.lse.slice(2, 299, 300))) < tolerance(DType::f32));
+    BOOST_TEST(distance(last.out, values(part(f.out, 299, 300))) < 2 * tolerance(many.s, dtype));
+    BOOST_TEST(distance(last.lse, values(f.lse.slice(2, 299, 300))) <
+               2 * tolerance(many.s, DType::f32));
   }
 }
 

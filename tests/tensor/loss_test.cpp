@@ -11,6 +11,7 @@
 
 #include "tensor/allocator.h"
 #include "tensor/rng.h"
+#include "tests/tolerance.h"
 
 using namespace smelt;
 
@@ -88,17 +89,17 @@ double distance(const Tensor& got, const std::vector<double>& want) {
   return worst / largest;
 }
 
-// Logits are sums of H products of size 1/4, off by up to about H u / 2 (tolerance.h), the relative
-// error of probabilities; sums over T tokens add at most T u more, and few tokens are summed where
-// H is large: with u = 2^-24, (64 + H / 2) u covers the sizes below.
-double tolerance(DType dtype, int64_t size) {
-  if (dtype == DType::f64) return 1e-13;
-  return (64 + 0.5 * double(size)) * 0x1p-24;
+/// For `distance`: logits are sums of H products of two numbers near 1/2, the normaliser and dx
+/// sums of V terms, dweight one of T.
+double tolerance(const Inputs& in, DType dtype) {
+  return testing::tolerance::softmax_of_products(dtype, in.x.dim(1), 0.25,
+                                                 std::max(in.weight.dim(0), in.x.dim(0)));
 }
 
-// bf16 rounds the logits' gradient once, by at most 2^-8 of it, and dx once more.
-double gradient_tolerance(DType dtype, int64_t size, int roundings) {
-  return tolerance(dtype, size) + (dtype == DType::bf16 ? roundings * 0x1p-8 : 0);
+/// Of a gradient: in bf16 the gradient of the logits is rounded before it is multiplied.
+double gradient_tolerance(const Inputs& in, DType dtype) {
+  return tolerance(in, dtype) +
+         (in.x.dtype() == DType::bf16 ? testing::unit_roundoff(DType::bf16) : 0);
 }
 
 bool same_bits(const Tensor& x, const Tensor& y) {
@@ -128,9 +129,9 @@ BOOST_AUTO_TEST_CASE(matches_the_reference_over_sizes_and_dtypes) {
       const Expected e = reference(in);
       const LinearCrossEntropy got = in.run();
       BOOST_TEST_CONTEXT("T " << s.tokens << " H " << s.size << " V " << s.words << " " << dtype) {
-        BOOST_TEST(distance(got.losses, e.losses) < tolerance(dtype, s.size));
-        BOOST_TEST(distance(got.dx, e.dx) < gradient_tolerance(dtype, s.size, 2));
-        BOOST_TEST(distance(got.dweight, e.dweight) < gradient_tolerance(dtype, s.size, 1));
+        BOOST_TEST(distance(got.losses, e.losses) < tolerance(in, got.losses.dtype()));
+        BOOST_TEST(distance(got.dx, e.dx) < gradient_tolerance(in, dtype));
+        BOOST_TEST(distance(got.dweight, e.dweight) < gradient_tolerance(in, got.losses.dtype()));
         const LinearCrossEntropy losses_only = in.run(false);
         BOOST_TEST(same_bits(losses_only.losses, got.losses));
         BOOST_TEST(!losses_only.dx.defined());
