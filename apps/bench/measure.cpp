@@ -72,10 +72,13 @@ double matrix_rate(DType dtype) {
 double read_rate() {
   const Tensor x = Tensor::zeros({int64_t{64} << 20});
   const float* const values = x.data<float>();
+  const int64_t count = x.numel();
   float total = 0;
   const double seconds = best_of(5, [&] {
-#pragma omp parallel for simd reduction(+ : total)
-    for (int64_t i = 0; i < x.numel(); ++i) total += values[i];
+    float sum = 0;
+#pragma omp parallel for simd reduction(+ : sum)
+    for (int64_t i = 0; i < count; ++i) sum += values[i];
+    total += sum;
   });
   SMELT_CHECK(Error, total == 0, "read_rate: a sum of zeros is " << total);
   return double(x.bytes()) / seconds;
