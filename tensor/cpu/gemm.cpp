@@ -97,20 +97,30 @@ void matmul(const Tensor& c, const Tensor& a, const Tensor& b, double alpha, dou
     using A = acc_t<T>;
     const T* const pa = a.data<T>();
     const T* const pb = b.data<T>();
+    // A product of few rows is shared among the threads by its columns; the library would not.
+    const bool few = M < 64 && N * K > (int64_t{1} << 15);
+    const int64_t columns = few ? std::min<int64_t>(N, 128) : N;
     if (c.dtype() == dtype_of<A>::value) {
-      return gemm(la.transposed, lb.transposed, M, N, K, A(alpha), pa, la.leading, pb, lb.leading,
-                  A(beta), c.data<A>(), ldc);
+      A* const pc = c.data<A>();
+      if (!few) {
+        return gemm(la.transposed, lb.transposed, M, N, K, A(alpha), pa, la.leading, pb, lb.leading,
+                    A(beta), pc, ldc);
+      }
+#pragma omp parallel for schedule(static)
+      for (int64_t j = 0; j < N; j += columns) {
+        gemm(la.transposed, lb.transposed, M, std::min(columns, N - j), K, A(alpha), pa, la.leading,
+             pb + j * (lb.transposed ? lb.leading : 1), lb.leading, A(beta), pc + j, ldc);
+      }
+      return;
     }
-    // Few rows leave the columns to share among the threads.
-    const int64_t rows = std::min(M, block_rows(M)),
-                  columns = std::min<int64_t>(N, M < 64 ? 128 : 512);
-    const Rounded<T> product(rows, columns);
+    const int64_t rows = std::min(M, block_rows(M)), width = std::min<int64_t>(columns, 512);
+    const Rounded<T> product(rows, width);
     T* const pc = c.data<T>();
 #pragma omp parallel for collapse(2) schedule(dynamic)
     for (int64_t i = 0; i < M; i += rows) {
-      for (int64_t j = 0; j < N; j += columns) {
-        product.gemm(la.transposed, lb.transposed, std::min(rows, M - i), std::min(columns, N - j),
-                     K, A(alpha), pa + i * (la.transposed ? 1 : la.leading), la.leading,
+      for (int64_t j = 0; j < N; j += width) {
+        product.gemm(la.transposed, lb.transposed, std::min(rows, M - i), std::min(width, N - j), K,
+                     A(alpha), pa + i * (la.transposed ? 1 : la.leading), la.leading,
                      pb + j * (lb.transposed ? lb.leading : 1), lb.leading, pc + i * ldc + j, ldc);
       }
     }
