@@ -60,8 +60,8 @@ KeptActivations step_records(const Sizes& s, const ModelConfig& c, const Executi
   kept.router = 2 * s.full(s.T * s.E) + s.full(s.N) + Sizes::indices(s.N) +
                 Sizes::bytes(sequences * s.E, DType::f64);
   kept.dispatch = (s.exchanged ? 4 : 2) * Sizes::indices(s.N);
-  kept.rows = 2 * s.values(s.N, s.H);
-  kept.expert = s.values(s.N, 2 * s.F) + s.values(s.N, s.F);
+  kept.rows = s.exchanged ? 2 * s.values(s.N, s.H) : 0;
+  kept.expert = s.values(s.N, 2 * s.F) + (s.exchanged ? s.values(s.N, s.F) : 0);
   if (s.Fs > 0) kept.shared = s.values(s.T, 2 * s.Fs) + s.values(s.T, s.Fs);
   return kept;
 }
@@ -131,21 +131,27 @@ int64_t peak_of_backward(const Sizes& s, const KeptActivations& all, int64_t kep
     walk.node(both, 0, shared + both);  // SwiGLU
     walk.node(stream, 0, both);         // gate, up
   }
-  walk.node(rows + s.full(s.N), s.full(s.N),
-            rows + s.full(s.N) + (recomputed_moe > 0 ? 0 : update));  // combine
-  if (s.exchanged) {  // exchange, and into the order of the experts
-    walk.node(rows, 0, rows);
-    walk.node(rows, 0, rows);
-  }
-  walk.node(hidden, 0, rows + hidden);      // down
-  walk.node(gate_up, 0, hidden + gate_up);  // SwiGLU
-  walk.node(rows, 0, gate_up + rows);       // gate, up
+  const int64_t update_read = recomputed_moe > 0 ? 0 : update;
+  const int64_t weights = s.full(s.N), numbers = Sizes::indices(s.N);
+  // The gradient of x is added to that of the shared expert.
+  const int64_t sum = s.Fs > 0 ? stream : 0;
   if (s.exchanged) {
+    walk.node(rows + weights, weights, rows + weights + update_read);  // combine
+    walk.node(rows, 0, rows);                                          // exchange
+    walk.node(rows, 0, rows);                 // into the order of the experts
+    walk.node(hidden, 0, rows + hidden);      // down
+    walk.node(gate_up, 0, hidden + gate_up);  // SwiGLU
+    walk.node(rows, 0, gate_up + rows);       // gate, up
     walk.node(rows, 0, rows);
     walk.node(rows, 0, rows);
+    walk.node(stream, sum, rows + all.dispatch + sum);  // permutation
+  } else {
+    // routed_swiglu_linear: the hidden rows again, gradients by row, either weighted hidden rows or
+    // the gradient of hidden rows; then that of gate and up.
+    walk.node(0, numbers + weights + rows + 2 * hidden, 0);
+    walk.node(gate_up + weights, numbers + weights + hidden, gate_up + weights + update_read);
+    walk.node(stream, rows + sum, gate_up + all.dispatch + sum);  // routed_linear
   }
-  // permutation, its gradient added to that of the shared expert
-  walk.node(stream, s.Fs > 0 ? stream : 0, rows + all.dispatch + (s.Fs > 0 ? stream : 0));
   if (recomputed_moe > 0) walk.node(0, 0, update + stream);
   walk.node(probs, probs, probs);      // weights of the chosen experts, added to the former
   walk.node(probs, probs, 3 * probs);  // softmax, added to the gradient of the z-loss

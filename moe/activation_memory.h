@@ -35,8 +35,8 @@ struct MicroBatch {
 ///   router    2 T E w (probabilities, gradient of the z-loss), T k (w + 4) (weights, indices) and
 ///             8 E per sequence (loads)
 ///   dispatch  8 T k of row numbers; with expert parallelism 8 T k more
-///   rows      2 T k H b: what the experts read and what they return
-///   expert    3 T k F b: gate, up and their product
+///   rows      0; with expert parallelism 2 T k H b: what the experts read and what they return
+///   expert    2 T k F b: gate and up; with expert parallelism T k F b more, their product
 ///   shared    3 T F_s b
 /// recompute = moe drops dispatch, rows, expert and shared; block drops all but T H b of residual
 /// and the keys and values that later visits read.
@@ -63,8 +63,8 @@ struct ActivationMemory {
   /// Highest live size while the last executed step runs backward, from its end to its attention;
   /// earlier steps find less. The loss's part is gone by then. A recomputed part is whole again for
   /// the time, and gradients live beside it: of the residual stream and of the update, and of one
-  /// tensor's readers at a time, e.g. T k H b of the experts' output or 3 T k F b inside them. With
-  /// expert parallelism also forward, where rows that return are held twice more.
+  /// tensor's readers at a time, e.g. T k H b of the experts' output and 2 T k F b inside them.
+  /// With expert parallelism also forward, where rows that return are held twice more.
   int64_t peak_backward = 0;
   int64_t peak() const { return peak_loss > peak_backward ? peak_loss : peak_backward; }
 };

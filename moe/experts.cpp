@@ -27,4 +27,10 @@ Variable Experts::operator()(const Variable& rows, const std::vector<int64_t>& o
                         offsets);
 }
 
+Variable Experts::operator()(const Variable& x, const Variable& weights,
+                             const Routes& routes) const {
+  return routed_swiglu_linear(routed_linear(x, gate_up_->value, routes), down_->value, weights,
+                              routes);
+}
+
 }  // namespace smelt

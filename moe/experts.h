@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "autograd/experts.h"
 #include "nn/parameter.h"
 
 namespace smelt {
@@ -17,6 +18,9 @@ class Experts {
 
   /// rows [R, H] sorted by expert, offsets [count + 1] -> [R, H]; experts may have no rows.
   Variable operator()(const Variable& rows, const std::vector<int64_t>& offsets) const;
+  /// The same from the tokens x [T, H] and back, y[t] = sum_k weights[t, k] expert(x[t]), where all
+  /// experts are on this rank: routed rows are not kept for backward. weights [T, K] -> [T, H].
+  Variable operator()(const Variable& x, const Variable& weights, const Routes& routes) const;
 
  private:
   Parameter* gate_up_;  // [count, 2F, H]

@@ -143,8 +143,10 @@ Variable MoeTransformer::feed_forward(size_t step, const Variable& x, const Rout
                         indices = routing.indices](const std::vector<Variable>& in) {
     const TokenDispatch dispatch(indices, config_.num_experts, world_.expert_parallel());
     load_.add(int64_t(step), dispatch.tokens_per_expert());
-    const Variable rows = layer.experts(dispatch.dispatch(in[0]), dispatch.offsets());
-    Variable y = dispatch.combine(rows, in[1]);
+    Variable y =
+        world_.expert_parallel().size() == 1
+            ? layer.experts(in[0], in[1], dispatch.routes())
+            : dispatch.combine(layer.experts(dispatch.dispatch(in[0]), dispatch.offsets()), in[1]);
     if (layer.shared_expert) y = add_scaled(y, (*layer.shared_expert)(in[0]));
     return std::vector<Variable>{y};
   };

@@ -4,11 +4,13 @@
 //   by local expert [R, H] --experts--> ... and the same way back, weighted and summed per token.
 //
 // N = T * top_k. Nothing is dropped and no capacity exists: buffers follow the counts. On one rank
-// there is no exchange and no regrouping. Every step is differentiable.
+// there is no exchange and no regrouping, and autograd/experts.h does both ways with less memory.
+// Every step is differentiable.
 #pragma once
 
 #include <vector>
 
+#include "autograd/experts.h"
 #include "autograd/variable.h"
 #include "dist/group.h"
 
@@ -31,6 +33,8 @@ class TokenDispatch {
   /// [T, K].
   Variable combine(const Variable& expert_rows, const Variable& weights) const;
 
+  /// Where the rows of tokens lie when all experts are on this rank.
+  Routes routes() const { return {token_of_row_, row_of_slot_, offsets_}; }
   /// Row ranges of the local experts in dispatch()'s result, [num_local_experts + 1].
   const std::vector<int64_t>& offsets() const { return offsets_; }
   /// Rows that this rank's tokens send to each expert, [num_experts].
