@@ -90,9 +90,11 @@ run: configure ## the first run: prepare a small corpus, train a Baseline and it
 test: build ## build, run all suites; the last line is "N passed, M failed"
 	@$(call run_suites,$(BUILD))
 
-bench: configure ## measure a training step and print it against the machine's matrix rate
+bench: configure ## measure training steps against the machine's matrix rate, and parts of them (5 minutes)
 	@cmake --build $(BUILD) -j $(JOBS) --target smelt-bench
 	@$(BUILD)/bin/smelt-bench --out $(BUILD)/bench.json
+	@for part in operations generation growth; do \
+	  echo; $(BUILD)/bin/smelt-bench $$part --out $(BUILD)/bench-$$part.json; done
 
 bench-peer: ## the same step in PyTorch, in turn with ours (half an hour; PYTHON=one with torch)
 	@command -v $(PYTHON) >/dev/null || { echo "bench-peer: no $(PYTHON); PYTHON=... names one" >&2; exit 77; }
