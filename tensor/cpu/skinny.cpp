@@ -40,11 +40,11 @@ float sum(const Lanes& lanes) {
   return total;
 }
 
-/// R rows of x times one row of w, which memory gives best one after the other. Several sums along
-/// the row hide the latency of one; bf16 is bound by its conversion instead.
+/// R rows of x times one row of w, which memory gives best one after the other. Two sums along the
+/// row hide the latency of one where several rows of x make the arithmetic matter.
 template <int R, typename W>
 void dot_rows(int64_t K, const float* x, int64_t ldx, const W* w, float* y, int64_t ldy) {
-  constexpr int kSums = std::is_same_v<W, bf16> ? 1 : R == 1 ? 4 : 2;
+  constexpr int kSums = std::is_same_v<W, float> && R > 1 ? 2 : 1;
   Lanes total[R][kSums] = {};
   int64_t k = 0;
   for (; k + kSums * kLanes <= K; k += kSums * kLanes) {
