@@ -98,9 +98,10 @@ AttentionGrad attention_backward(const Tensor& dout, const Tensor& q, const Tens
                            Tensor::empty(k.shape(), k.options()),
                            Tensor::empty(v.shape(), v.options())};
   const Attention saved{forward.out.contiguous(), forward.lse.contiguous()};
+  const Tensor upstream = dout.contiguous();
   if (FlopCounter::counting()) FlopCounter::add_attention(8 * pair_values(a));
-  SMELT_DISPATCH(q.device(), attention_backward, dout.contiguous(), a.q, a.k, a.v, a.begin, a.end,
-                 scale, saved, grad);
+  SMELT_DISPATCH(q.device(), attention_backward, upstream, a.q, a.k, a.v, a.begin, a.end, scale,
+                 saved, grad);
   return grad;
 }
 

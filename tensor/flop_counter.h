@@ -4,7 +4,7 @@
 //
 // Counted at the public entry of an operation, from the sizes it is given:
 //   matmul, grouped_matmul, grouped_outer_   2 m n k per product; grouped ones by the rows there
-//   attention                                    4 A D per (query, key) pair that the ranges allow:
+//   attention                                4 A D per (query, key) pair that the ranges allow:
 //                                            scores and mix
 //   attention_backward                       8 A D per pair: the gradients of q, k, v and of the
 //                                            probabilities. The scores that it computes again are

@@ -71,8 +71,9 @@ void matmul_(const Tensor& c, const Tensor& a, const Tensor& b, double alpha, do
     c.copy_(wide);
     return;
   }
+  const Tensor left = with_unit_stride(a), right = with_unit_stride(b);
   FlopCounter::add_products(product_flops(c.dim(0), c.dim(1), a.dim(1)));
-  SMELT_DISPATCH(c.device(), matmul, c, with_unit_stride(a), with_unit_stride(b), alpha, beta);
+  SMELT_DISPATCH(c.device(), matmul, c, left, right, alpha, beta);
 }
 
 Tensor grouped_matmul(const Tensor& x, const Tensor& w, const std::vector<int64_t>& offsets) {
@@ -84,9 +85,10 @@ Tensor grouped_matmul(const Tensor& x, const Tensor& w, const std::vector<int64_
       "grouped_matmul: x " << to_string(x.shape()) << " does not fit w " << to_string(w.shape()));
   check_offsets("grouped_matmul", offsets, w.dim(0), x.dim(0));
   const Tensor y = Tensor::empty({x.dim(0), w.dim(2)}, x.options());
-  FlopCounter::add_products(product_flops(x.dim(0), x.dim(1), w.dim(2)));
   if (y.numel() > 0) {
-    SMELT_DISPATCH(y.device(), grouped_matmul, y, x.contiguous(), with_unit_stride(w), offsets);
+    const Tensor rows = x.contiguous(), weights = with_unit_stride(w);
+    FlopCounter::add_products(product_flops(x.dim(0), x.dim(1), w.dim(2)));
+    SMELT_DISPATCH(y.device(), grouped_matmul, y, rows, weights, offsets);
   }
   return y;
 }
@@ -104,9 +106,10 @@ void grouped_outer_(const Tensor& c, const Tensor& a, const Tensor& b,
   check_dtype("grouped_outer", "c", c, accumulation_dtype(a.dtype()));
   SMELT_CHECK(ShapeError, c.is_contiguous(), "grouped_outer: c must be contiguous");
   check_offsets("grouped_outer", offsets, c.dim(0), a.dim(0));
-  FlopCounter::add_products(product_flops(a.dim(0), a.dim(1), b.dim(1)));
   if (c.numel() == 0 || a.dim(0) == 0) return;
-  SMELT_DISPATCH(c.device(), grouped_outer, c, a.contiguous(), b.contiguous(), offsets);
+  const Tensor left = a.contiguous(), right = b.contiguous();
+  FlopCounter::add_products(product_flops(a.dim(0), a.dim(1), b.dim(1)));
+  SMELT_DISPATCH(c.device(), grouped_outer, c, left, right, offsets);
 }
 
 }  // namespace smelt

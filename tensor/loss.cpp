@@ -46,13 +46,13 @@ LinearCrossEntropy linear_cross_entropy(const Tensor& x, const Tensor& weight,
       Tensor::empty({x.dim(0)}, accumulation),
       want_grad ? Tensor::empty(x.shape(), x.options()) : Tensor(),
       want_grad ? Tensor::empty(weight.shape(), accumulation) : Tensor()};
+  const Tensor hidden = x.contiguous(), matrix = weight.contiguous();
   if (FlopCounter::counting()) {
     const auto ids = target.to_vector<int32_t>();
     const auto tokens = std::count_if(ids.begin(), ids.end(), [](int32_t id) { return id >= 0; });
     FlopCounter::add_products((want_grad ? 6.0 : 2.0) * double(tokens) * double(weight.numel()));
   }
-  SMELT_DISPATCH(x.device(), linear_cross_entropy, x.contiguous(), weight.contiguous(), target,
-                 result);
+  SMELT_DISPATCH(x.device(), linear_cross_entropy, hidden, matrix, target, result);
   return result;
 }
 

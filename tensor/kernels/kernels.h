@@ -18,9 +18,12 @@ double bytes_of(const T&) {
 }
 inline double bytes_of(const Tensor& x) { return x.defined() ? double(x.bytes()) : 0; }
 
-template <typename... Arguments>
-double bytes_of_all(const Arguments&... arguments) {
-  return Profiler::active() == nullptr ? 0 : (bytes_of(arguments) + ...);
+/// Calls a kernel, seen by the Profiler.
+template <typename Kernel, typename... Arguments>
+void call_kernel(const char* name, Kernel* kernel, const Arguments&... arguments) {
+  const bool profiling = Profiler::active() != nullptr;
+  const ProfiledOperation profiled(name, profiling ? (bytes_of(arguments) + ...) : 0);
+  kernel(arguments...);
 }
 }  // namespace smelt
 
@@ -39,14 +42,13 @@ double bytes_of_all(const Arguments&... arguments) {
   throw DeviceError("this build has no CUDA kernels; configure with -DSMELT_CUDA=ON")
 #endif
 
-#define SMELT_DISPATCH(device, name, ...)                               \
-  do {                                                                  \
-    const ProfiledOperation profiled(#name, bytes_of_all(__VA_ARGS__)); \
-    if ((device).is_cpu()) {                                            \
-      kernels::cpu::name(__VA_ARGS__);                                  \
-    } else {                                                            \
-      SMELT_CUDA_CALL(kernels::cuda::name(__VA_ARGS__));                \
-    }                                                                   \
+#define SMELT_DISPATCH(device, name, ...)                                    \
+  do {                                                                       \
+    if ((device).is_cpu()) {                                                 \
+      call_kernel(#name, kernels::cpu::name, __VA_ARGS__);                   \
+    } else {                                                                 \
+      SMELT_CUDA_CALL(call_kernel(#name, kernels::cuda::name, __VA_ARGS__)); \
+    }                                                                        \
   } while (false)
 
 namespace smelt {

@@ -41,6 +41,19 @@ BOOST_AUTO_TEST_CASE(an_operation_comes_with_its_flops_and_bytes) {
   BOOST_TEST(scales[0].begin >= products[0].end);
 }
 
+BOOST_AUTO_TEST_CASE(arguments_are_made_once_and_their_copies_count_no_flops) {
+  // Grouped products read contiguous rows: transposed ones are copied first.
+  const Tensor x = Tensor::full({4, 3}, 1).transpose(0, 1), w = Tensor::full({1, 4, 5}, 1);
+  const Profiler profiler;
+  grouped_matmul(x, w, {0, 3});
+  const std::vector<ProfileEvent> copies = named(profiler, "strided_copy"),
+                                  products = named(profiler, "grouped_matmul");
+  BOOST_REQUIRE(copies.size() == 1u);
+  BOOST_TEST(copies[0].flops == 0);
+  BOOST_REQUIRE(products.size() == 1u);
+  BOOST_TEST(products[0].flops == 2.0 * 3 * 4 * 5);
+}
+
 BOOST_AUTO_TEST_CASE(scopes_name_the_part_and_end_with_their_block) {
   const Tensor x = Tensor::full({3}, 1);
   const Profiler profiler;
