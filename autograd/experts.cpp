@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "autograd/routing.h"
 #include "tensor/activation.h"
 #include "tensor/gemm.h"
 #include "tensor/rows.h"
@@ -48,11 +49,7 @@ Variable routed_swiglu_linear(const Variable& gate_up, const Variable& weight,
                   std::vector<Tensor> grads(3);
                   const int64_t n = routes.token_of_row.numel();
                   const Tensor slots = routes.row_of_slot.reshape({n}), self = identity(n);
-                  // Each row belongs to one slot, so adding to zeros places the weights by row.
-                  const Tensor by_row = Tensor::zeros({n, 1}, weights.data().options());
-                  scatter_add_rows_(by_row, slots, weights.data().reshape({n, 1}));
-                  const Tensor weight_of_row = by_row.view({n});
-
+                  const Tensor weight_of_row = weights_by_row(weights.data(), routes.row_of_slot);
                   Tensor h = swiglu(gate_up.data());
                   Tensor dy_rows = gather_rows(g[0], routes.token_of_row);
                   if (weight.requires_grad()) {

@@ -36,6 +36,14 @@ Variable router_z_loss(const Variable& logits, double factor) {
                 });
 }
 
+Tensor weights_by_row(const Tensor& weights, const Tensor& row_of_slot) {
+  // Each row belongs to one slot, so adding to zeros places the weights by row.
+  const int64_t n = row_of_slot.numel();
+  const Tensor by_row = Tensor::zeros({n, 1}, weights.options());
+  scatter_add_rows_(by_row, row_of_slot.reshape({n}), weights.reshape({n, 1}));
+  return by_row.view({n});
+}
+
 Variable permute_rows(const Variable& x, const Tensor& token_of_row, const Tensor& row_of_slot) {
   return record("permute_rows", gather_rows(x.data(), token_of_row), {x},
                 [row_of_slot](const std::vector<Tensor>& g) {
@@ -49,13 +57,8 @@ Variable combine_rows(const Variable& rows, const Variable& weights, const Tenso
       "combine_rows", combine_rows(rows.data(), row_of_slot, weights.data()), {rows, weights},
       [rows, weights, token_of_row, row_of_slot](const std::vector<Tensor>& g) {
         std::vector<Tensor> grads(2);
-        if (rows.requires_grad()) {
-          // Each row belongs to one slot, so adding to zeros places the weights by row.
-          const int64_t n = token_of_row.numel();
-          const Tensor by_row = Tensor::zeros({n, 1}, weights.data().options());
-          scatter_add_rows_(by_row, row_of_slot.reshape({n}), weights.data().reshape({n, 1}));
-          grads[0] = gather_rows(g[0], token_of_row, by_row.view({n}));
-        }
+        if (rows.requires_grad())
+          grads[0] = gather_rows(g[0], token_of_row, weights_by_row(weights.data(), row_of_slot));
         if (weights.requires_grad())
           grads[1] = combine_weights_grad(g[0], rows.data(), row_of_slot);
         return grads;

@@ -17,6 +17,9 @@ Variable segment_dot(const Variable& probs, const Tensor& load, double factor);
 /// factor * sum over tokens of logsumexp(logits)^2, [1] f64 (router z-loss, arXiv 2202.08906).
 Variable router_z_loss(const Variable& logits, double factor);
 
+/// Weights by row [N], N = T * K, of weights [T, K] by slot.
+Tensor weights_by_row(const Tensor& weights, const Tensor& row_of_slot);
+
 /// Routed rows in expert order: out[r] = x[token_of_row[r]]. The gradient of a token is the sum
 /// over its K rows, found through row_of_slot [T, K].
 Variable permute_rows(const Variable& x, const Tensor& token_of_row, const Tensor& row_of_slot);

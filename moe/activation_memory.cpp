@@ -22,7 +22,6 @@ struct Sizes {
         Fs(c.shared_expert_hidden_size),
         V(c.vocab_size),
         N(T * k),
-        experts(E / batch.expert_parallel),
         exchanged(batch.expert_parallel > 1),
         dtype(batch.dtype),
         wide(accumulation_dtype(batch.dtype)) {}
@@ -36,9 +35,8 @@ struct Sizes {
     return int64_t(block_bytes(size_t(n * size_of(type))));
   }
   int64_t T, H, Q, C, E, k, F, Fs, V;
-  int64_t N;        // rows of the experts
-  int64_t experts;  // on this rank
-  bool exchanged;   // rows travel between ranks
+  int64_t N;       // rows of the experts
+  bool exchanged;  // rows travel between ranks
   DType dtype, wide;
 };
 

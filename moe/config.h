@@ -31,6 +31,18 @@ struct ModelConfig {
 /// What is computed again in the backward pass instead of being kept: nothing, the experts' part of
 /// each step, or whole steps.
 enum class Recompute { none, moe, block };
+/// Its word in files and on the command line.
+inline const char* to_text(Recompute value) {
+  switch (value) {
+    case Recompute::none:
+      return "none";
+    case Recompute::moe:
+      return "moe";
+    case Recompute::block:
+      return "block";
+  }
+  return "";
+}
 
 enum class Balance { aux, bias, none };
 enum class AuxScope { sequence, batch };

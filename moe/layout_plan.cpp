@@ -89,10 +89,6 @@ void add_partition(LayoutPlan& plan, const std::vector<int64_t>& sizes, int64_t 
   plan.communication.all_gather += sent;
 }
 
-const char* key_of(Recompute recompute) {
-  return recompute == Recompute::none ? "none" : recompute == Recompute::moe ? "moe" : "block";
-}
-
 }  // namespace
 
 int64_t LayoutMemory::total() const {
@@ -194,7 +190,7 @@ LayoutPlan smallest_layout(const ModelConfig& config, const TrainingSizes& sizes
       ConfigError, false,
       "no layout fits " << double(device_memory) / 1e9 << " GB per rank: " << near.layout.ranks
                         << " ranks with dist.expert_parallel = " << near.layout.expert_parallel
-                        << ", train.recompute = " << key_of(near.sizes.recompute)
+                        << ", train.recompute = " << to_text(near.sizes.recompute)
                         << " and train.micro_batch = " << near.sizes.micro_batch
                         << " come closest with " << double(near.memory.total()) / 1e9
                         << " GB; allow more ranks");

@@ -6,6 +6,13 @@ const char* arch_name(const ModelConfig& config) {
   return config.loop.layers > 0 && config.loop.visits > 1 ? "smelt" : "baseline";
 }
 
+std::string loop_text(const ModelConfig& config) {
+  const ExecutionPlan plan(config.num_layers, config.loop);
+  if (plan.span_begin() == plan.span_end()) return "none";
+  return std::to_string(plan.span_begin()) + "-" + std::to_string(plan.span_end() - 1) + " x " +
+         std::to_string(plan.visits());
+}
+
 boost::json::object budget_json(const ModelConfig& config, const Budget& budget,
                                 const Budget& control) {
   return {{"arch", arch_name(config)},

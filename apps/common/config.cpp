@@ -282,17 +282,6 @@ const char* to_text(Balance value) {
   }
   return "";
 }
-const char* to_text(Recompute value) {
-  switch (value) {
-    case Recompute::none:
-      return "none";
-    case Recompute::moe:
-      return "moe";
-    case Recompute::block:
-      return "block";
-  }
-  return "";
-}
 const char* to_text(Schedule value) {
   switch (value) {
     case Schedule::wsd:

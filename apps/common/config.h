@@ -157,7 +157,6 @@ const char* to_text(LoopOrder value);
 const char* to_text(LoopKv value);
 const char* to_text(Balance value);
 const char* to_text(AuxScope value);
-const char* to_text(Recompute value);
 const char* to_text(Schedule value);
 const char* to_text(DeviceKind value);
 const char* to_text(DType value);

@@ -63,11 +63,7 @@ class TraceFile {
   bool first_ = true;
 };
 
-std::string milliseconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1fms", 1e3 * seconds);
-  return text;
-}
+std::string milliseconds(double seconds) { return formatted("%.1fms", 1e3 * seconds); }
 
 std::string rate(double amount, double seconds, const char* unit) {
   return amount > 0 && seconds > 0 ? human_count(amount / seconds) + unit : "";

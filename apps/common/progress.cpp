@@ -9,15 +9,9 @@
 namespace smelt {
 namespace {
 
-std::string printed(const char* format, double value) {
-  std::array<char, 64> buffer{};
-  std::snprintf(buffer.data(), buffer.size(), format, value);
-  return buffer.data();
-}
-
 // Three significant digits at most: 1.23, 12.3, 123; a trailing ".0" goes.
 std::string three_digits(double value) {
-  std::string text = printed(value < 9.995 ? "%.2f" : value < 99.95 ? "%.1f" : "%.0f", value);
+  std::string text = formatted(value < 9.995 ? "%.2f" : value < 99.95 ? "%.1f" : "%.0f", value);
   if (text.find('.') != std::string::npos) {
     while (text.back() == '0') text.pop_back();
     if (text.back() == '.') text.pop_back();
@@ -34,6 +28,19 @@ int terminal_columns(std::FILE* stream) {
 }
 
 }  // namespace
+
+std::string formatted(const char* format, double value) {
+  std::array<char, 64> buffer{};
+  std::snprintf(buffer.data(), buffer.size(), format, value);
+  return buffer.data();
+}
+
+std::string four_digits(double value, const char* between) {
+  constexpr std::array<const char*, 6> kSuffixes = {"", "k", "M", "G", "T", "P"};
+  size_t index = 0;
+  for (; value >= 9999.5 && index + 1 < kSuffixes.size(); ++index) value /= 1000;
+  return formatted("%.4g", value) + (index > 0 ? between : "") + kSuffixes[index];
+}
 
 std::string human_count(double value) {
   if (!std::isfinite(value)) return "-";
@@ -55,12 +62,12 @@ std::string human_bytes(double bytes) {
     bytes /= 1024;
     ++index;
   }
-  return (bytes >= 999.5 ? printed("%.0f", bytes) : three_digits(bytes)) + kUnits[index];
+  return (bytes >= 999.5 ? formatted("%.0f", bytes) : three_digits(bytes)) + kUnits[index];
 }
 
 std::string human_duration(double seconds) {
   if (!std::isfinite(seconds) || seconds < 0) return "-";
-  if (seconds < 59.95) return printed("%.1fs", seconds);
+  if (seconds < 59.95) return formatted("%.1fs", seconds);
   const auto whole = static_cast<int64_t>(std::llround(seconds));
   std::array<char, 64> buffer{};
   const auto pair = [&](int64_t large, const char* large_unit, int64_t small,
@@ -77,17 +84,17 @@ std::string human_duration(double seconds) {
 std::string step_line(const StepReport& report) {
   std::string line =
       "step " + std::to_string(report.step) + "/" + std::to_string(report.total_steps);
-  if (!std::isnan(report.loss)) add(&line, "loss " + printed("%.4f", report.loss));
-  if (!std::isnan(report.grad_norm)) add(&line, "gnorm " + printed("%.2f", report.grad_norm));
-  if (!std::isnan(report.lr)) add(&line, "lr " + printed("%.1e", report.lr));
+  if (!std::isnan(report.loss)) add(&line, "loss " + formatted("%.4f", report.loss));
+  if (!std::isnan(report.grad_norm)) add(&line, "gnorm " + formatted("%.2f", report.grad_norm));
+  if (!std::isnan(report.lr)) add(&line, "lr " + formatted("%.1e", report.lr));
   if (!std::isnan(report.tokens_per_second))
     add(&line, human_count(report.tokens_per_second) + " tok/s");
   if (!std::isnan(report.flops_per_second))
     add(&line, human_count(report.flops_per_second) + "FLOP/s");
   if (!std::isnan(report.memory_bytes)) add(&line, "mem " + human_bytes(report.memory_bytes));
-  if (!std::isnan(report.aux_loss)) add(&line, "aux " + printed("%.3f", report.aux_loss));
+  if (!std::isnan(report.aux_loss)) add(&line, "aux " + formatted("%.3f", report.aux_loss));
   if (!std::isnan(report.load_max_over_mean))
-    add(&line, "load " + printed("%.2f", report.load_max_over_mean));
+    add(&line, "load " + formatted("%.2f", report.load_max_over_mean));
   return line;
 }
 
@@ -97,7 +104,7 @@ std::string progress_line(const StepReport& report) {
   if (report.total_steps > 0)
     line += " " + std::to_string(100 * report.step / report.total_steps) + "%";
   add(&line, human_count(static_cast<double>(report.tokens)) + " tokens");
-  if (!std::isnan(report.loss)) add(&line, "loss " + printed("%.4f", report.loss));
+  if (!std::isnan(report.loss)) add(&line, "loss " + formatted("%.4f", report.loss));
   if (report.tokens_per_second > 0) {
     add(&line, human_count(report.tokens_per_second) + " tok/s");
     const double left = static_cast<double>(report.total_tokens - report.tokens);

@@ -8,6 +8,10 @@
 
 namespace smelt {
 
+/// One number as printf writes it, at most 63 characters.
+std::string formatted(const char* format, double value);
+/// 12.35M: four significant digits, with `between` before the suffix.
+std::string four_digits(double value, const char* between = "");
 /// 950, 1.2k, 3.4M, 5.6G, 7.8T: three significant digits at most.
 std::string human_count(double value);
 /// 512 B, 1.5 KiB, 11.3 GiB.

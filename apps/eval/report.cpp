@@ -7,7 +7,9 @@
 
 #include <boost/json.hpp>
 
+#include "apps/common/budget_json.h"
 #include "apps/common/metrics.h"
+#include "apps/common/progress.h"
 
 namespace smelt {
 namespace {
@@ -75,19 +77,8 @@ json::object evaluation_json(const Evaluation& e) {
           {"generations", generations}};
 }
 
-std::string formatted(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 /// 12.35 M: four significant digits.
-std::string count_text(double value) {
-  constexpr const char* kSuffixes[] = {"", " k", " M", " G", " T", " P"};
-  size_t i = 0;
-  for (; value >= 9999.5 && i + 1 < std::size(kSuffixes); ++i) value /= 1000;
-  return formatted("%.4g", value) + kSuffixes[i];
-}
+std::string count_text(double value) { return four_digits(value, " "); }
 
 /// The text cut or filled with blanks on its left to a width.
 std::string right(std::string text, size_t width) {
@@ -128,13 +119,10 @@ class Block {
   std::string text_;
 };
 
-std::string loop_text(const Evaluation& e) {
-  const ExecutionPlan plan(e.model.num_layers, e.model.loop);
-  if (plan.span_end() == plan.span_begin()) return "none";
-  std::string text = std::to_string(plan.span_begin()) + "-" + std::to_string(plan.span_end() - 1) +
-                     " x " + std::to_string(plan.visits());
-  if (e.visits_overridden()) text += " (trained x " + std::to_string(e.trained_visits) + ")";
-  return text;
+std::string visits_text(const Evaluation& e) {
+  const std::string text = loop_text(e.model);
+  if (!e.visits_overridden() || text == "none") return text;
+  return text + " (trained x " + std::to_string(e.trained_visits) + ")";
 }
 
 std::string loss_text(const DomainLoss& loss) {
@@ -165,7 +153,7 @@ std::string block_table(const std::vector<Evaluation>& columns, bool with_ratio)
   block.row("training tokens/s", [](const Evaluation& e) {
     return std::isfinite(e.tokens_per_second) ? count_text(e.tokens_per_second) : std::string("-");
   });
-  block.row("looped layers x visits", loop_text);
+  block.row("looped layers x visits", visits_text);
   block.row("executed depth",
             [](const Evaluation& e) { return std::to_string(e.budget.executed_depth); });
   block.budget_row("F  training FLOPs/token",

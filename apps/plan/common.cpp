@@ -3,28 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 
+#include "apps/common/budget_json.h"
 #include "apps/common/dataset.h"
 #include "apps/common/progress.h"
 
 namespace smelt {
-namespace {
-
-std::string formatted(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
-/// 3.867 G: four significant digits.
-std::string four_digits(double value) {
-  constexpr const char* kSuffixes[] = {"", "k", "M", "G", "T", "P"};
-  size_t i = 0;
-  for (; value >= 9999.5 && i + 1 < std::size(kSuffixes); ++i) value /= 1000;
-  return formatted("%.4g", value) + kSuffixes[i];
-}
-
-}  // namespace
-
 void add_context_options(OptionTable* table) {
   table->number("mean-context", 0, 0, 1e9, "keys",
                 "mean number of keys that a query sees; 0: from --data, or (seq_len + 1) / 2");
@@ -52,18 +35,12 @@ MeanContext mean_context_of(const Arguments& arguments, const TrainConfig& train
                              " of --data in windows of " + length + " tokens"};
 }
 
-LoadedConfig load_valid_config(const std::string& path) {
-  LoadedConfig loaded = load_config(path);
+namespace {
+
+LoadedConfig valid(LoadedConfig loaded) {
   loaded.config.run.device = DeviceKind::cpu;  // planning needs no device
   validate(loaded, int(loaded.config.dist.expert_parallel));
   return loaded;
-}
-
-std::string loop_text(const ModelConfig& config) {
-  const ExecutionPlan plan(config.num_layers, config.loop);
-  if (plan.span_begin() == plan.span_end()) return "none";
-  return std::to_string(plan.span_begin()) + "-" + std::to_string(plan.span_end() - 1) + " x " +
-         std::to_string(plan.visits());
 }
 
 boost::json::object sizes_json(const ModelConfig& c) {
@@ -79,6 +56,23 @@ boost::json::object sizes_json(const ModelConfig& c) {
           {"loop_start", plan.span_begin()},
           {"loop_layers", plan.span_end() - plan.span_begin()},
           {"visits", plan.visits()}};
+}
+
+}  // namespace
+
+LoadedConfig load_valid_config(const std::string& path) { return valid(load_config(path)); }
+
+LoadedConfig valid_config(const Arguments& arguments) {
+  SMELT_CHECK(ConfigError, !arguments.config_file().empty() || !arguments.config_settings().empty(),
+              "--config=FILE is needed (or [model] keys such as --model.hidden_size)");
+  return valid(arguments.config());
+}
+
+boost::json::object planned_json(const ModelConfig& config, const Budget& budget,
+                                 const Budget& control) {
+  boost::json::object entry = budget_json(config, budget, control);
+  entry["sizes"] = sizes_json(config);
+  return entry;
 }
 
 boost::json::object ratio_json(const BudgetTriple& ratio) {

@@ -22,14 +22,14 @@ struct MeanContext {
 /// From the options, else that of full causal sequences of train.seq_len.
 MeanContext mean_context_of(const Arguments& arguments, const TrainConfig& train);
 
-/// A file's configuration, valid for some number of ranks.
+/// A file's configuration, or that of the command line, valid for some number of ranks whatever
+/// the device. @throws ConfigError
 LoadedConfig load_valid_config(const std::string& path);
+LoadedConfig valid_config(const Arguments& arguments);
 
-/// "none", or "3-8 x 2": first and last layer of the span, counted from 0, and visits.
-std::string loop_text(const ModelConfig& config);
-
-/// The sizes of a model as a JSON object.
-boost::json::object sizes_json(const ModelConfig& config);
+/// budget_json with the sizes of the model.
+boost::json::object planned_json(const ModelConfig& config, const Budget& budget,
+                                 const Budget& control);
 boost::json::object ratio_json(const BudgetTriple& ratio);
 
 /// One line per model of at most 100 columns: sizes, budgets and, where a reference was given,

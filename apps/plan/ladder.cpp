@@ -3,10 +3,8 @@
 #include <filesystem>
 #include <iostream>
 
-#include "apps/common/budget_json.h"
 #include "apps/common/metrics.h"
 #include "apps/common/output_file.h"
-#include "apps/common/progress.h"
 #include "apps/plan/common.h"
 #include "apps/plan/matching.h"
 
@@ -71,13 +69,9 @@ int run_ladder(const Arguments& arguments) {
     const Budget control = budget_of(control_of(model), context.keys);
     table.add(cell, model, reference, sparsity(reference, control), nullptr);
     table.add("  smelt", smelt, budget, sparsity(budget, control), &reference);
-    boost::json::object base = budget_json(model, reference, control);
-    base["sizes"] = sizes_json(model);
-    boost::json::object matched = budget_json(smelt, budget, control);
-    matched["sizes"] = sizes_json(smelt);
     rows.push_back(boost::json::object{{"cell", cell},
-                                       {"baseline", base},
-                                       {"smelt", matched},
+                                       {"baseline", planned_json(model, reference, control)},
+                                       {"smelt", planned_json(smelt, budget, control)},
                                        {"ratio", ratio_json(budget_ratios(budget, reference))}});
   }
   print(arguments, table.text());

@@ -1,7 +1,6 @@
 // smelt-plan layout: memory and communication of each rank, and the smallest layout that fits.
 #include <cstdio>
 #include <iostream>
-#include <optional>
 
 #include "apps/common/metrics.h"
 #include "apps/common/progress.h"
@@ -23,10 +22,7 @@ TrainingSizes training_sizes(const TrainConfig& train) {
 
 /// 12.3 GB: bytes in powers of ten, as memories of devices are sold.
 std::string gigabytes(double bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, bytes < 1e8 ? "%.2f MB" : "%.2f GB",
-                bytes / (bytes < 1e8 ? 1e6 : 1e9));
-  return text;
+  return bytes < 1e8 ? formatted("%.2f MB", bytes / 1e6) : formatted("%.2f GB", bytes / 1e9);
 }
 
 /// A table with a column for each plan.
@@ -146,11 +142,7 @@ OptionTable layout_options() {
 }
 
 int run_layout(const Arguments& arguments) {
-  SMELT_CHECK(ConfigError, !arguments.config_file().empty() || !arguments.config_settings().empty(),
-              "--config=FILE is needed (or [model] keys such as --model.hidden_size)");
-  const LoadedConfig loaded = arguments.config();
-  const RunConfig& config = loaded.config;
-  validate(loaded, int(config.dist.expert_parallel));
+  const RunConfig config = valid_config(arguments).config;
   const double memory = 1e9 * arguments.number("device-memory"),
                bandwidth = 1e9 * arguments.number("bandwidth");
   const int64_t ranks = arguments.integer("ranks");

@@ -1,11 +1,11 @@
 // smelt-plan match: the SMELT, ablation or control with the budgets of a Baseline.
-#include <cstdio>
 #include <filesystem>
 #include <iostream>
 
 #include "apps/common/budget_json.h"
 #include "apps/common/metrics.h"
 #include "apps/common/output_file.h"
+#include "apps/common/progress.h"
 #include "apps/plan/common.h"
 #include "apps/plan/matching.h"
 
@@ -15,10 +15,9 @@ OptionTable match_options() {
   OptionTable table(
       "plan match",
       "Finds the model with the budgets of a Baseline (training FLOPs per token, parameters "
-      "without "
-      "embedding and head, cached values per token) among widths, experts, head sizes and "
-      "key-value "
-      "heads, and writes its configuration. By default a SMELT: the middle half of the layers "
+      "without embedding and head, cached values per token) among widths, experts, head sizes "
+      "and key-value heads, and writes its configuration. By default a SMELT: the middle half of "
+      "the layers "
       "executed twice. Other spans, visits and depths give ablations; --visits=1 with targets and "
       "--fix gives controls, e.g. --visits=1 --target-params=1.5 --fix=hidden_size "
       "--fix=expert_hidden_size --fix=head_dim --fix=num_kv_heads adds only experts.");
@@ -64,15 +63,12 @@ int run_match(const Arguments& arguments) {
     const double s = sparsity(match.budget, control);
     table.add("match " + std::to_string(candidates.size() + 1), match.config, match.budget, s,
               &reference);
-    json::object entry = budget_json(match.config, match.budget, control);
-    entry["sizes"] = sizes_json(match.config);
+    json::object entry = planned_json(match.config, match.budget, control);
     entry["ratio"] = ratio_json(match.ratio);
     entry["cost"] = match.cost;
     candidates.push_back(entry);
   }
-  char context_text[32];
-  std::snprintf(context_text, sizeof context_text, "%.6g", context.keys);
-  print(arguments, std::string("mean context ") + context_text + " (" + context.source +
+  print(arguments, "mean context " + formatted("%.6g", context.keys) + " (" + context.source +
                        ")\nF and N without embedding and head, KV in values per token\n\n" +
                        table.text());
   if (!out.empty()) {
@@ -82,10 +78,8 @@ int run_match(const Arguments& arguments) {
   }
   if (arguments.json()) {
     json::object best = candidates.front().as_object();
-    json::object base = budget_json(model, reference, control);
-    base["sizes"] = sizes_json(model);
     const json::object document{
-        {"baseline", base},
+        {"baseline", planned_json(model, reference, control)},
         {"smelt", best},
         {"ratio", best.at("ratio")},
         {"same_widths_ratio", ratio_json(budget_ratios(naive_budget, reference))},

@@ -1,10 +1,10 @@
 #include "apps/plan/matching.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <numeric>
 
 #include "apps/common/config_schema.h"
+#include "apps/common/progress.h"
 
 namespace smelt {
 namespace {
@@ -29,11 +29,7 @@ void fix(const std::string& text, const RunConfig& baseline, MatchOptions* optio
     options->grids[name] = {value, value, 1};
 }
 
-std::string percent(double ratio) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%+.2f %%", 100 * (ratio - 1));
-  return text;
-}
+std::string percent(double ratio) { return formatted("%+.2f %%", 100 * (ratio - 1)); }
 
 }  // namespace
 
@@ -109,12 +105,10 @@ std::string matched_ini(const LoadedConfig& baseline, const Match& match,
     if (origin.kind == Origin::Kind::file) keys.insert(key);
   for (const ConfigDifference& difference : config_differences(baseline.config, config))
     keys.insert(difference.key);
-  char context[64];
-  std::snprintf(context, sizeof context, "%.6g", match.budget.mean_context);
-  return "# Matched to " + baseline_name + " by smelt-plan at a mean context of " + context +
-         ":\n# F " + percent(match.ratio.flops) + ", N " + percent(match.ratio.params) + ", KV " +
-         percent(match.ratio.kv) + ". Nothing but the model and the run's folder differs.\n\n" +
-         write_ini(config, keys);
+  return "# Matched to " + baseline_name + " by smelt-plan at a mean context of " +
+         formatted("%.6g", match.budget.mean_context) + ":\n# F " + percent(match.ratio.flops) +
+         ", N " + percent(match.ratio.params) + ", KV " + percent(match.ratio.kv) +
+         ". Nothing but the model and the run's folder differs.\n\n" + write_ini(config, keys);
 }
 
 }  // namespace smelt

@@ -60,10 +60,7 @@ std::string describe(const ModelConfig& c, const Budget& b, const MeanContext& c
 }
 
 int show(const Arguments& arguments) {
-  SMELT_CHECK(ConfigError, !arguments.config_file().empty() || !arguments.config_settings().empty(),
-              "--config=FILE is needed (or [model] keys such as --model.hidden_size)");
-  const LoadedConfig loaded = arguments.config();
-  validate(loaded, int(loaded.config.dist.expert_parallel));
+  const LoadedConfig loaded = valid_config(arguments);
   const ModelConfig& config = loaded.config.model;
   const MeanContext context = mean_context_of(arguments, loaded.config.train);
   const Budget budget = budget_of(config, context.keys);

@@ -31,9 +31,8 @@ void StepProfile::end_step(int64_t step) {
 void StepProfile::write() {
   if (file_.empty()) return;
   if (!profiler_) {
-    if (spans_.empty())
-      std::fprintf(stderr, "no profile: it begins after %lld steps\n",
-                   static_cast<long long>(kWarmUpSteps));
+    std::fprintf(stderr, "no profile: it begins after %lld steps\n",
+                 static_cast<long long>(kWarmUpSteps));
     file_.clear();
     return;
   }

@@ -38,6 +38,13 @@ inline std::string join(std::initializer_list<std::string_view> parts) {
   return text;
 }
 
+/// How often `part` stands in `text`.
+inline size_t count_of(const std::string& text, const std::string& part) {
+  size_t count = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
+  return count;
+}
+
 /// For BOOST_CHECK_EXCEPTION: whether the message holds `part`.
 inline std::function<bool(const std::exception&)> says(std::string part) {
   return [part = std::move(part)](const std::exception& e) {

@@ -28,12 +28,6 @@ namespace smelt::testing {
 
 using Words = std::vector<std::string>;
 
-inline size_t count_of(const std::string& text, const std::string& part) {
-  size_t count = 0;
-  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
-
 /// A child process whose stdout and stderr go to files. It is killed when the object goes.
 class Program {
  public:

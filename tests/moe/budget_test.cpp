@@ -5,6 +5,8 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "tests/moe/published.h"
+
 using namespace smelt;
 
 namespace {
@@ -83,20 +85,6 @@ BOOST_AUTO_TEST_CASE(parts_add_up) {
   BOOST_CHECK_EQUAL(b.flops.router, 6 * 6 * 16.0);
   BOOST_CHECK_EQUAL(b.flops.experts, 6 * 6 * (72 + 60.0));
   BOOST_CHECK_EQUAL(b.flops_per_token, 2304 + 2880 + 576 + 4752.0);
-}
-
-/// The 200 M scale at 95 %, as published (arXiv 2609.01343).
-ModelConfig published_200m() {
-  ModelConfig c;
-  c.hidden_size = 1280;
-  c.num_layers = 12;
-  c.num_heads = 16;
-  c.num_kv_heads = 4;
-  c.head_dim = 80;
-  c.num_experts = 192;
-  c.top_k = 8;
-  c.expert_hidden_size = 432;
-  return c;
 }
 
 ModelConfig published(int64_t H, int64_t L, int64_t heads, int64_t kv, int64_t D, int64_t E,

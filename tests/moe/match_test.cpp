@@ -7,6 +7,7 @@
 #include <boost/test/unit_test.hpp>
 
 #include "tensor/error.h"
+#include "tests/moe/published.h"
 
 using namespace smelt;
 
@@ -102,20 +103,6 @@ bool within(const BudgetTriple& ratio, double scale = 1) {
          std::abs(ratio.kv - 1) <= 0.04 * scale;
 }
 
-/// The Baseline of the 200 M scale.
-ModelConfig large() {
-  ModelConfig c;
-  c.hidden_size = 1280;
-  c.num_layers = 12;
-  c.num_heads = 16;
-  c.num_kv_heads = 4;
-  c.head_dim = 80;
-  c.num_experts = 192;
-  c.top_k = 8;
-  c.expert_hidden_size = 432;
-  return c;
-}
-
 }  // namespace
 
 BOOST_AUTO_TEST_SUITE(match)
@@ -156,9 +143,9 @@ BOOST_AUTO_TEST_CASE(an_unlooped_match_is_the_baseline_itself) {
 
 BOOST_AUTO_TEST_CASE(every_span_of_the_ablation_has_a_match) {
   for (int64_t layers = 0; layers <= 12; layers += 2) {
-    MatchOptions options = default_match(large());
+    MatchOptions options = default_match(published_200m());
     options.loop = span_of(12, double(layers) / 12, 2);
-    const Match best = match_budgets(large(), 336, options).front();
+    const Match best = match_budgets(published_200m(), 336, options).front();
     BOOST_TEST_CONTEXT(layers << " layers looped") {
       BOOST_TEST(within(best.ratio));
       BOOST_TEST(best.budget.executed_depth == 12 + layers);
@@ -169,18 +156,18 @@ BOOST_AUTO_TEST_CASE(every_span_of_the_ablation_has_a_match) {
 
 BOOST_AUTO_TEST_CASE(visits_and_depths_of_the_ablations_have_matches) {
   for (int64_t visits = 1; visits <= 4; ++visits) {
-    MatchOptions options = default_match(large());
+    MatchOptions options = default_match(published_200m());
     options.loop = span_of(12, 0.5, visits);
-    const Match best = match_budgets(large(), 336, options).front();
+    const Match best = match_budgets(published_200m(), 336, options).front();
     BOOST_TEST(within(best.ratio));
     BOOST_TEST(best.budget.executed_depth == 12 + (visits - 1) * 6);
   }
   for (const int64_t depth : {9, 12, 15, 18}) {
     for (const int64_t visits : {1, 2}) {
-      MatchOptions options = default_match(large());
+      MatchOptions options = default_match(published_200m());
       options.num_layers = depth;
       options.loop = span_of(depth, 0.5, visits);
-      const Match best = match_budgets(large(), 336, options).front();
+      const Match best = match_budgets(published_200m(), 336, options).front();
       BOOST_TEST_CONTEXT(depth << " layers, " << visits << " visits") {
         BOOST_TEST(within(best.ratio));
         BOOST_TEST(best.config.num_layers == depth);
@@ -190,21 +177,21 @@ BOOST_AUTO_TEST_CASE(visits_and_depths_of_the_ablations_have_matches) {
 }
 
 BOOST_AUTO_TEST_CASE(a_control_can_add_only_experts_or_only_parameters) {
-  MatchOptions options = default_match(large());
+  MatchOptions options = default_match(published_200m());
   options.target = {0, 1.5, 1};
   for (const auto& [name, value] :
        {std::pair{"hidden_size", 1280}, {"expert_hidden_size", 432}, {"head_dim", 80}})
     options.grids[name] = {value, value, 1};
   options.kv_heads = {4};
-  const Match experts = match_budgets(large(), 336, options).front();
+  const Match experts = match_budgets(published_200m(), 336, options).front();
   BOOST_TEST(experts.config.num_experts > 280);
   BOOST_TEST(std::abs(experts.ratio.params - 1.5) < 0.015);
   BOOST_TEST(experts.config.hidden_size == 1280);
 
-  options = default_match(large());
+  options = default_match(published_200m());
   options.target = {0, 1.5, 1};
   options.grids["num_experts"] = {192, 192, 1};
-  const Match wider = match_budgets(large(), 336, options).front();
+  const Match wider = match_budgets(published_200m(), 336, options).front();
   BOOST_TEST(wider.config.num_experts == 192);
   BOOST_TEST(wider.config.hidden_size > 1280);
   BOOST_TEST(std::abs(wider.ratio.params - 1.5) < 0.015);
