@@ -11,6 +11,11 @@ namespace smelt {
 /// RMSNorm over the last dimension: x [..., H], weight [H]. Saves x and 1/rms.
 Variable rms_norm(const Variable& x, const Variable& weight, double eps);
 
+/// {sum, norm}: the residual addition sum = x + alpha * branch and rms_norm(sum), in one pass each
+/// way. Saves sum and 1/rms.
+std::vector<Variable> add_rms_norm(const Variable& x, const Variable& branch, double alpha,
+                                   const Variable& weight, double eps);
+
 /// Rotary positions on x [T, heads, D]; positions [T] i32. The gradient turns back.
 Variable rotary(const Variable& x, const Tensor& positions, const RotaryTable& table);
 

@@ -173,10 +173,10 @@ std::vector<Variable> MoeTransformer::run_step(size_t i, const std::vector<Varia
   const KeyValue read = pass.cache ? KeyValue{Variable(pass.cache->keys(step.kv_slot)),
                                               Variable(pass.cache->values(step.kv_slot))}
                                    : kv;
-  x = add_scaled(x, layer.attention.attend(normed, read, pass.layout, rotary_),
-                 step.residual_scale);
-
-  const Variable normed_again = layer.post_attention_norm(x);
+  const std::vector<Variable> attended = layer.post_attention_norm.add(
+      x, layer.attention.attend(normed, read, pass.layout, rotary_), step.residual_scale);
+  x = attended[0];
+  const Variable& normed_again = attended[1];
   const Routing routing = layer.router(normed_again, biases_[i]);
   x = add_scaled(x, feed_forward(i, normed_again, routing), step.residual_scale);
 

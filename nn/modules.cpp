@@ -38,6 +38,11 @@ Variable RmsNormModule::operator()(const Variable& x) const {
   return rms_norm(x, weight_->value, eps_);
 }
 
+std::vector<Variable> RmsNormModule::add(const Variable& x, const Variable& branch,
+                                         double alpha) const {
+  return add_rms_norm(x, branch, alpha, weight_->value, eps_);
+}
+
 SwigluMlp::SwigluMlp(ParameterStore& store, const std::string& prefix, int64_t hidden_size,
                      int64_t ffn_hidden_size, double std)
     : gate_up_(store, prefix + ".gate_up_proj", hidden_size,

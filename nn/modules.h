@@ -40,6 +40,8 @@ class RmsNormModule {
   RmsNormModule(ParameterStore& store, const std::string& name, int64_t size, double eps);
   /// x [..., size]
   Variable operator()(const Variable& x) const;
+  /// {x + alpha * branch, its norm}: the residual addition in the same pass.
+  std::vector<Variable> add(const Variable& x, const Variable& branch, double alpha) const;
 
  private:
   Parameter* weight_;

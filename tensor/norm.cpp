@@ -22,6 +22,21 @@ int64_t rows_of(const Tensor& x) {
   return rows;
 }
 
+void check_like(const char* op, const char* name, const Tensor& y, const Tensor& x) {
+  check_defined(op, name, y);
+  check_same_shape(op, y, x);
+  check_same_options(op, y, x);
+}
+
+void check_gradient(const char* op, const Tensor& dy, const Tensor& x, const Tensor& weight,
+                    const Tensor& rstd) {
+  check_arguments(op, x, weight);
+  check_like(op, "dy", dy, x);
+  check_shape(op, "rstd", rstd, {rows_of(x)});
+  check_dtype(op, "rstd", rstd, accumulation_dtype(x.dtype()));
+  check_same_device(op, rstd, x);
+}
+
 }  // namespace
 
 RmsNorm rms_norm(const Tensor& x, const Tensor& weight, double eps) {
@@ -36,17 +51,38 @@ RmsNorm rms_norm(const Tensor& x, const Tensor& weight, double eps) {
 
 RmsNormGrad rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
                               const Tensor& rstd) {
-  check_arguments("rms_norm_backward", x, weight);
-  check_defined("rms_norm_backward", "dy", dy);
-  check_same_shape("rms_norm_backward", dy, x);
-  check_same_options("rms_norm_backward", dy, x);
-  check_shape("rms_norm_backward", "rstd", rstd, {rows_of(x)});
-  check_dtype("rms_norm_backward", "rstd", rstd, accumulation_dtype(x.dtype()));
-  check_same_device("rms_norm_backward", rstd, x);
+  check_gradient("rms_norm_backward", dy, x, weight, rstd);
   const RmsNormGrad result = {Tensor::empty(x.shape(), x.options()),
                               Tensor::empty(weight.shape(), rstd.options())};
   SMELT_DISPATCH(x.device(), rms_norm_backward, dy.contiguous(), x.contiguous(),
                  weight.contiguous(), rstd.contiguous(), result.dx, result.dweight);
+  return result;
+}
+
+AddRmsNorm add_rms_norm(const Tensor& x, const Tensor& branch, double alpha, const Tensor& weight,
+                        double eps) {
+  check_arguments("add_rms_norm", x, weight);
+  check_like("add_rms_norm", "branch", branch, x);
+  const TensorOptions statistics = {accumulation_dtype(x.dtype()), x.device()};
+  const AddRmsNorm result = {
+      Tensor::empty(x.shape(), x.options()),
+      {Tensor::empty(x.shape(), x.options()), Tensor::empty({rows_of(x)}, statistics)}};
+  SMELT_DISPATCH(x.device(), add_rms_norm, x.contiguous(), branch.contiguous(), alpha,
+                 weight.contiguous(), eps, result.sum, result.norm.y, result.norm.rstd);
+  return result;
+}
+
+AddRmsNormGrad add_rms_norm_backward(const Tensor& dsum, const Tensor& dy, const Tensor& sum,
+                                     double alpha, const Tensor& weight, const Tensor& rstd) {
+  check_gradient("add_rms_norm_backward", dy, sum, weight, rstd);
+  check_like("add_rms_norm_backward", "dsum", dsum, sum);
+  AddRmsNormGrad result = {Tensor::empty(sum.shape(), sum.options()),
+                           {},
+                           Tensor::empty(weight.shape(), rstd.options())};
+  result.dbranch = alpha == 1 ? result.dx : Tensor::empty(sum.shape(), sum.options());
+  SMELT_DISPATCH(sum.device(), add_rms_norm_backward, dsum.contiguous(), dy.contiguous(),
+                 sum.contiguous(), alpha, weight.contiguous(), rstd.contiguous(), result.dx,
+                 result.dbranch, result.dweight);
   return result;
 }
 

@@ -22,4 +22,22 @@ struct RmsNormGrad {
 RmsNormGrad rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight,
                               const Tensor& rstd);
 
+struct AddRmsNorm {
+  Tensor sum;    // like x
+  RmsNorm norm;  // of sum
+};
+/// The residual addition and the norm that reads it, in one pass: sum = x + alpha * branch, rounded
+/// to its dtype, and rms_norm(sum). branch is like x.
+AddRmsNorm add_rms_norm(const Tensor& x, const Tensor& branch, double alpha, const Tensor& weight,
+                        double eps);
+
+struct AddRmsNormGrad {
+  Tensor dx;       // like x
+  Tensor dbranch;  // alpha * dx; dx itself where alpha is 1
+  Tensor dweight;  // as in RmsNormGrad
+};
+/// dx = dsum + (dx of rms_norm_backward), from the gradients of both results.
+AddRmsNormGrad add_rms_norm_backward(const Tensor& dsum, const Tensor& dy, const Tensor& sum,
+                                     double alpha, const Tensor& weight, const Tensor& rstd);
+
 }  // namespace smelt

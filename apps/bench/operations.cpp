@@ -11,6 +11,7 @@
 #include "tensor/elementwise.h"
 #include "tensor/gemm.h"
 #include "tensor/loss.h"
+#include "tensor/norm.h"
 #include "tensor/rng.h"
 #include "tensor/routing.h"
 #include "tensor/rows.h"
@@ -127,6 +128,25 @@ Pair combine() {
           }};
 }
 
+Pair residual() {
+  const int64_t tokens = 4096, size = 512;
+  const Tensor x = uniform({tokens, size}, "x"), y = uniform({tokens, size}, "y"),
+               w = uniform({size}, "w");
+  const double eps = 1e-6, half = 0.5;
+  return {"add_rms_norm", "addition, norm; their gradients, added and scaled",
+          [=] {
+            const AddRmsNorm forward = add_rms_norm(x, y, half, w, eps);
+            add_rms_norm_backward(y, x, forward.sum, half, w, forward.norm.rstd);
+          },
+          [=] {
+            const Tensor sum = add_scaled(x, y, half);
+            const RmsNorm forward = rms_norm(sum, w, eps);
+            const Tensor dx = rms_norm_backward(x, sum, w, forward.rstd).dx;
+            add_scaled_(dx, y, 1);
+            scale(dx, half);
+          }};
+}
+
 }  // namespace
 
 OptionTable operations_options() {
@@ -141,7 +161,7 @@ int run_operations(const Arguments& arguments) {
   std::fprintf(out, "%-22s %10s %10s %8s  %s\n", "operation", "fused", "composed", "ratio",
                "composed of");
   json::array results;
-  for (const Pair& pair : {grouped_product(), loss(), attention_pair(), combine()}) {
+  for (const Pair& pair : {grouped_product(), loss(), attention_pair(), combine(), residual()}) {
     pair.fused();
     pair.composed();
     // In turn, so that a disturbance hits both.

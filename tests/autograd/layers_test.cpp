@@ -22,6 +22,16 @@ BOOST_AUTO_TEST_CASE(gradients_of_rms_norm) {
   }
 }
 
+BOOST_AUTO_TEST_CASE(gradients_of_add_rms_norm) {
+  for (const Shape& shape : {Shape{3, 5}, {1, 7}, {6, 2}, {0, 4}, {4, 0}, {2, 3, 4}, {9}}) {
+    for (const double alpha : {1.0, 0.5}) {
+      check_gradients(
+          [=](const Variables& x) { return add_rms_norm(x[0], x[1], alpha, x[2], 1e-3); },
+          random_inputs({shape, shape, {shape.back()}}));
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(gradients_of_rotary) {
   for (const Shape& shape : {Shape{5, 3, 4}, {1, 1, 2}, {3, 1, 6}, {0, 2, 4}, {4, 0, 2}}) {
     const Tensor positions = random_indices({shape[0]}, 9);

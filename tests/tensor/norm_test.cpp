@@ -2,6 +2,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "tensor/elementwise.h"
 #include "tests/testing.h"
 
 namespace smelt {
@@ -71,6 +72,39 @@ BOOST_AUTO_TEST_CASE(forward_and_backward_match_a_naive_reference) {
   }
 }
 
+// One pass against its parts: the forward rounds at the same places, the gradient once less.
+BOOST_AUTO_TEST_CASE(fused_residual_addition_equals_its_parts) {
+  for (const DType dtype : kFloating) {
+    for (const Shape& shape : kShapes) {
+      for (const double alpha : {1.0, 0.5, -0.75}) {
+        BOOST_TEST_CONTEXT(dtype << " " << to_string(shape) << " " << alpha) {
+          const Tensor x = random_tensor(shape, dtype, 1), branch = random_tensor(shape, dtype, 2);
+          const Tensor weight = random_tensor({shape.back()}, dtype, 3);
+          const Tensor dsum = random_tensor(shape, dtype, 4), dy = random_tensor(shape, dtype, 5);
+          const AddRmsNorm fused = add_rms_norm(strided(x), branch, alpha, weight, kEps);
+          const Tensor sum = add_scaled(x, branch, alpha);
+          const RmsNorm plain = rms_norm(sum, weight, kEps);
+          check_same_bits(fused.sum, sum);
+          check_same_bits(fused.norm.y, plain.y);
+          check_same_bits(fused.norm.rstd, plain.rstd);
+
+          const AddRmsNormGrad grad =
+              add_rms_norm_backward(dsum, strided(dy), sum, alpha, weight, plain.rstd);
+          const RmsNormGrad of_norm = rms_norm_backward(dy, sum, weight, plain.rstd);
+          // The plain way rounds dx of the norm to the dtype before it adds.
+          double size = 1;
+          for (const double d : doubles(of_norm.dx)) size = std::max(size, std::abs(d));
+          const double unit = dtype == DType::bf16 ? 1.0 / 256 : dtype == DType::f32 ? 1e-7 : 1e-15;
+          check_close(grad.dx, add_scaled(of_norm.dx, dsum, 1), {4 * unit * size, 4 * unit});
+          check_close(grad.dbranch, scale(grad.dx, alpha), 0, 0);
+          BOOST_TEST((grad.dbranch.raw() == grad.dx.raw()) == (alpha == 1 || grad.dx.numel() == 0));
+          check_same_bits(grad.dweight, of_norm.dweight);
+        }
+      }
+    }
+  }
+}
+
 BOOST_AUTO_TEST_CASE(known_values) {
   const Tensor x = Tensor::from(std::vector<double>{3, 4}, {1, 2});
   const Tensor weight = Tensor::from(std::vector<double>{1, 2});
@@ -124,7 +158,10 @@ BOOST_AUTO_TEST_CASE(results_do_not_depend_on_the_number_of_threads) {
     check_same_bits_for_any_threads([&] {
       const RmsNorm n = rms_norm(x, weight, kEps);
       const RmsNormGrad g = rms_norm_backward(dy, x, weight, n.rstd);
-      return std::vector<Tensor>{n.y, n.rstd, g.dx, g.dweight};
+      const AddRmsNorm a = add_rms_norm(x, dy, 0.5, weight, kEps);
+      const AddRmsNormGrad b = add_rms_norm_backward(dy, x, a.sum, 0.5, weight, a.norm.rstd);
+      return std::vector<Tensor>{n.y,   n.rstd,   g.dx, g.dweight, a.sum,
+                                 a.norm.y, b.dx, b.dbranch, b.dweight};
     });
   }
 }
@@ -138,6 +175,10 @@ BOOST_AUTO_TEST_CASE(refusals_name_the_argument_and_both_shapes) {
                         says("rms_norm: x must have at least 1 dimension"));
   BOOST_CHECK_EXCEPTION(rms_norm(x, weight.to(DType::bf16), kEps), DTypeError,
                         says("rms_norm: dtypes differ: f32 [2, 3] and bf16 [3]"));
+  BOOST_CHECK_EXCEPTION(add_rms_norm(x, Tensor::zeros({3, 2}), 1, weight, kEps), ShapeError,
+                        says("add_rms_norm: shapes differ: [3, 2] and [2, 3]"));
+  BOOST_CHECK_EXCEPTION(add_rms_norm_backward(x.to(DType::f64), x, x, 1, weight, rstd), DTypeError,
+                        says("add_rms_norm_backward: dtypes differ: f64 [2, 3] and f32 [2, 3]"));
   BOOST_CHECK_EXCEPTION(rms_norm_backward(Tensor::zeros({3, 2}), x, weight, rstd), ShapeError,
                         says("rms_norm_backward: shapes differ: [3, 2] and [2, 3]"));
   BOOST_CHECK_EXCEPTION(rms_norm_backward(x, x, weight, Tensor::zeros({3})), ShapeError,
