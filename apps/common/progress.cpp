@@ -122,14 +122,20 @@ Progress::Progress(std::FILE* stream, bool terminal, int columns)
 Progress::~Progress() { finish(); }
 
 void Progress::step(const StepReport& report, bool logged) {
-  if (!terminal_) {
-    if (logged) std::fprintf(stream_, "%s\n", step_line(report).c_str());
-    std::fflush(stream_);
-    return;
-  }
+  if (terminal_) return rewrite(progress_line(report));
+  if (logged) std::fprintf(stream_, "%s\n", step_line(report).c_str());
+  std::fflush(stream_);
+}
+
+void Progress::update(const std::string& line, bool logged) {
+  if (terminal_) return rewrite(line);
+  if (logged) std::fprintf(stream_, "%s\n", line.c_str());
+  std::fflush(stream_);
+}
+
+void Progress::rewrite(const std::string& line) {
   // A line as wide as the terminal would wrap and could not be rewritten.
-  const std::string line = progress_line(report).substr(0, static_cast<size_t>(columns_ - 1));
-  std::fprintf(stream_, "\r%s\x1b[K", line.c_str());
+  std::fprintf(stream_, "\r%s\x1b[K", line.substr(0, static_cast<size_t>(columns_ - 1)).c_str());
   std::fflush(stream_);
   line_open_ = true;
 }

@@ -53,6 +53,8 @@ class Progress {
 
   /// Shows every step on a terminal; elsewhere only steps that are logged.
   void step(const StepReport& report, bool logged);
+  /// Shows `line` on a terminal, in place of the last one; elsewhere only when it is logged.
+  void update(const std::string& line, bool logged);
   /// A line of its own (a checkpoint was saved, an evaluation's result).
   void note(const std::string& text);
   /// Leaves the rewritten line as it is and goes to the next one.
@@ -63,6 +65,8 @@ class Progress {
   bool terminal_;
   int columns_;
   bool line_open_ = false;
+
+  void rewrite(const std::string& line);
 };
 
 }  // namespace smelt

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "apps/common/output_file.h"
 #include "tensor/error.h"
 
 namespace smelt {
@@ -191,32 +192,56 @@ void TokenFile::check_ids(int64_t vocab_size) const {
                       << vocab_size - 1 << ")");
 }
 
-TokenFileWriter::TokenFileWriter(std::string prefix, int64_t vocab_size)
+TokenFileWriter::TokenFileWriter(std::string prefix, int64_t vocab_size,
+                                 const std::optional<TokenFilePosition>& resume)
     : prefix_(std::move(prefix)),
       vocab_size_(vocab_size),
       type_(vocab_size < kLargeVocabulary ? TokenType::u16 : TokenType::i32),
-      bin_(prefix_ + ".bin.tmp", std::ios::binary | std::ios::trunc) {
-  SMELT_CHECK(IoError, bin_, prefix_ << ".bin.tmp: cannot create: " << std::strerror(errno));
+      position_(resume.value_or(TokenFilePosition{})),
+      keep_(resume.has_value()) {
+  open(prefix_ + ".bin.tmp", bin_, resume ? byte_offset(position_.tokens, token_bytes(type_)) : -1);
+  open(prefix_ + ".len.tmp", lengths_, resume ? byte_offset(position_.documents, 4) : -1);
+}
+
+/// Opens a new file, or an old one behind its first keep_bytes.
+void TokenFileWriter::open(const std::string& path, std::fstream& file, int64_t keep_bytes) {
+  auto mode = std::ios::binary | std::ios::in | std::ios::out;
+  if (keep_bytes < 0) {
+    mode |= std::ios::trunc;
+  } else {
+    std::error_code error;
+    const auto size = std::filesystem::file_size(path, error);
+    SMELT_CHECK(IoError, !error, path << ": cannot go on with it: " << error.message());
+    SMELT_CHECK(IoError, size >= static_cast<uintmax_t>(keep_bytes),
+                path << ": holds " << size << " bytes, but " << keep_bytes
+                     << " had been written; it cannot be gone on with");
+    std::filesystem::resize_file(path, static_cast<uintmax_t>(keep_bytes), error);
+    SMELT_CHECK(IoError, !error, path << ": cannot cut it: " << error.message());
+    mode |= std::ios::ate;
+  }
+  file.open(path, mode);
+  SMELT_CHECK(IoError, file, path << ": cannot create: " << std::strerror(errno));
 }
 
 TokenFileWriter::~TokenFileWriter() {
-  if (finished_) return;
+  if (keep_) return;
   bin_.close();
+  lengths_.close();
   std::error_code ignored;  // best effort: a destructor has nobody to tell
-  std::filesystem::remove(prefix_ + ".bin.tmp", ignored);
-  std::filesystem::remove(prefix_ + ".idx.tmp", ignored);
+  for (const char* end : {".bin.tmp", ".len.tmp", ".idx.tmp"})
+    std::filesystem::remove(prefix_ + end, ignored);
 }
 
 void TokenFileWriter::append(std::span<const int32_t> document) {
   SMELT_CHECK(IoError, document.size() <= size_t{std::numeric_limits<int32_t>::max()},
-              prefix_ << ".bin: document " << lengths_.size() << " has " << document.size()
+              prefix_ << ".bin: document " << documents() << " has " << document.size()
                       << " tokens; at most 2147483647 are allowed");
   const auto width = static_cast<size_t>(token_bytes(type_));
   buffer_.resize(document.size() * width);
   for (size_t i = 0; i < document.size(); ++i) {
     const int32_t id = document[i];
     SMELT_CHECK(IoError, id >= 0 && id < vocab_size_,
-                prefix_ << ".bin: document " << lengths_.size() << " holds id " << id << " at " << i
+                prefix_ << ".bin: document " << documents() << " holds id " << id << " at " << i
                         << ", outside the vocabulary of " << vocab_size_);
     if (type_ == TokenType::u16) {
       const auto narrow = static_cast<uint16_t>(id);
@@ -226,30 +251,64 @@ void TokenFileWriter::append(std::span<const int32_t> document) {
     }
   }
   bin_.write(buffer_.data(), static_cast<std::streamsize>(buffer_.size()));
-  SMELT_CHECK(IoError, bin_, prefix_ << ".bin.tmp: cannot write: " << std::strerror(errno));
-  lengths_.push_back(static_cast<int32_t>(document.size()));
-  tokens_ += static_cast<int64_t>(document.size());
+  store(lengths_, static_cast<int32_t>(document.size()));
+  SMELT_CHECK(IoError, bin_ && lengths_,
+              prefix_ << ".bin.tmp: cannot write: " << std::strerror(errno));
+  position_.documents += 1;
+  position_.tokens += static_cast<int64_t>(document.size());
+}
+
+void TokenFileWriter::sync() {
+  bin_.flush();
+  lengths_.flush();
+  SMELT_CHECK(IoError, bin_ && lengths_,
+              prefix_ << ".bin.tmp: cannot write: " << std::strerror(errno));
+  sync_path(prefix_ + ".bin.tmp");
+  sync_path(prefix_ + ".len.tmp");
+  keep_ = true;
+}
+
+void TokenFileWriter::write_index(const std::string& path) {
+  std::ofstream idx(path, std::ios::binary | std::ios::trunc);
+  idx.write(kMagic, sizeof kMagic);
+  store<uint64_t>(idx, 1);
+  store<uint8_t>(idx, code_of_type(type_));
+  store<uint64_t>(idx, static_cast<uint64_t>(documents()));
+  store<uint64_t>(idx, static_cast<uint64_t>(documents()) + 1);
+  // The lengths are read twice, a block at a time: once for themselves, once for the offsets.
+  std::vector<int32_t> block(4096);
+  int64_t tokens = 0;
+  for (const bool offsets : {false, true}) {
+    lengths_.seekg(0);
+    for (int64_t d = 0; d < documents(); d += static_cast<int64_t>(block.size())) {
+      const auto count = std::min<int64_t>(documents() - d, static_cast<int64_t>(block.size()));
+      lengths_.read(reinterpret_cast<char*>(block.data()), count * 4);
+      for (int64_t i = 0; i < count; ++i) {
+        const int32_t length = block[static_cast<size_t>(i)];
+        if (offsets) {
+          store<int64_t>(idx, byte_offset(tokens, token_bytes(type_)));
+          tokens += length;
+        } else {
+          store(idx, length);
+        }
+      }
+    }
+  }
+  SMELT_CHECK(IoError, lengths_ && tokens == position_.tokens,
+              prefix_ << ".len.tmp: its lengths come to " << tokens << " tokens, "
+                      << position_.tokens << " were written");
+  for (int64_t d = 0; d <= documents(); ++d) store(idx, d);
+  idx.close();
+  SMELT_CHECK(IoError, idx, path << ": cannot write: " << std::strerror(errno));
 }
 
 void TokenFileWriter::finish() {
   bin_.close();
   SMELT_CHECK(IoError, bin_, prefix_ << ".bin.tmp: cannot write: " << std::strerror(errno));
+  lengths_.flush();
   const std::string idx_path = prefix_ + ".idx.tmp";
-  std::ofstream idx(idx_path, std::ios::binary | std::ios::trunc);
-  idx.write(kMagic, sizeof kMagic);
-  store<uint64_t>(idx, 1);
-  store<uint8_t>(idx, code_of_type(type_));
-  store<uint64_t>(idx, lengths_.size());
-  store<uint64_t>(idx, lengths_.size() + 1);
-  for (const int32_t length : lengths_) store(idx, length);
-  int64_t tokens = 0;
-  for (const int32_t length : lengths_) {
-    store<int64_t>(idx, byte_offset(tokens, token_bytes(type_)));
-    tokens += length;
-  }
-  for (int64_t d = 0; d <= documents(); ++d) store(idx, d);
-  idx.close();
-  SMELT_CHECK(IoError, idx, idx_path << ": cannot write: " << std::strerror(errno));
+  write_index(idx_path);
+  lengths_.close();
 
   // The old index goes first: a crash between the renames leaves a missing file, never a pair of
   // halves from two runs.
@@ -259,7 +318,8 @@ void TokenFileWriter::finish() {
   if (!error) std::filesystem::rename(idx_path, prefix_ + ".idx", error);
   SMELT_CHECK(IoError, !error,
               prefix_ << ": cannot rename the finished files: " << error.message());
-  finished_ = true;
+  keep_ = true;
+  std::filesystem::remove(prefix_ + ".len.tmp", error);
 }
 
 }  // namespace smelt

@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <fstream>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -82,14 +83,23 @@ class TokenFile {
   int64_t tokens_ = 0, sequences_ = 0, documents_ = 0, bin_bytes_ = 0;
 };
 
-/// Writes a token file document by document. Everything goes to PREFIX.bin.tmp and PREFIX.idx.tmp;
-/// finish() renames them, so a file under its final name is always whole.
+/// How far a token file has been written.
+struct TokenFilePosition {
+  int64_t documents = 0, tokens = 0;
+};
+
+/// Writes a token file document by document, in bounded memory. Everything goes to PREFIX.bin.tmp
+/// and PREFIX.len.tmp (lengths, i32 each); finish() makes the index and renames, so a file under its
+/// final name is always whole.
 class TokenFileWriter {
  public:
   /// Stores u16 if vocab_size < 65500, else i32 (the rule of the format's own writer).
-  /// @throws IoError if PREFIX.bin.tmp cannot be created.
-  TokenFileWriter(std::string prefix, int64_t vocab_size);
-  /// Removes the .tmp files unless finish() succeeded.
+  /// @param resume  where a writer stood that ended after sync(): goes on there, dropping what it
+  ///   wrote behind that position
+  /// @throws IoError if PREFIX.bin.tmp cannot be created, or is shorter than `resume` says.
+  TokenFileWriter(std::string prefix, int64_t vocab_size,
+                  const std::optional<TokenFilePosition>& resume = std::nullopt);
+  /// Removes the .tmp files unless finish() or sync() succeeded.
   ~TokenFileWriter();
   TokenFileWriter(const TokenFileWriter&) = delete;
   TokenFileWriter& operator=(const TokenFileWriter&) = delete;
@@ -98,21 +108,27 @@ class TokenFileWriter {
   /// @throws IoError if an id is outside [0, vocab_size), the document is longer than 2^31 - 1
   ///   tokens, or the disk is full.
   void append(std::span<const int32_t> document);
+  /// Brings what was appended to the disk. From then on an unfinished writer leaves its .tmp files,
+  /// and another one can go on from position(). @throws IoError, RunError.
+  void sync();
   /// Writes the index and gives both files their names. @throws IoError.
   void finish();
 
-  int64_t tokens() const { return tokens_; }
-  int64_t documents() const { return static_cast<int64_t>(lengths_.size()); }
+  const TokenFilePosition& position() const { return position_; }
+  int64_t tokens() const { return position_.tokens; }
+  int64_t documents() const { return position_.documents; }
 
  private:
+  void open(const std::string& path, std::fstream& file, int64_t keep_bytes);
+  void write_index(const std::string& path);
+
   std::string prefix_;
   int64_t vocab_size_;
   TokenType type_;
-  std::ofstream bin_;
-  std::vector<int32_t> lengths_;
+  std::fstream bin_, lengths_;
   std::vector<char> buffer_;
-  int64_t tokens_ = 0;
-  bool finished_ = false;
+  TokenFilePosition position_;
+  bool keep_ = false;
 };
 
 }  // namespace smelt

@@ -2,22 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <condition_variable>
-#include <exception>
 #include <filesystem>
 #include <fstream>
 #include <map>
-#include <mutex>
 #include <optional>
 #include <set>
-#include <thread>
 #include <vector>
 
 #include <boost/json.hpp>
 
-#include "apps/prepare/extract.h"
-#include "apps/prepare/output.h"
 #include "apps/common/process.h"
+#include "apps/prepare/extract.h"
+#include "apps/prepare/ordered_work.h"
+#include "apps/prepare/output.h"
 #include "apps/prepare/tar_reader.h"
 #include "tensor/error.h"
 
@@ -34,74 +31,6 @@ void check_size(const std::string& what, int64_t found, int64_t expected) {
               "corpus: " << what << " came to " << found << " bytes, expected " << expected
                          << " within 1 %");
 }
-
-// Extracts the rows on two threads and hands the results out in the order of the manifest. Workers
-// stay at most kAhead rows in front, so that memory holds a few packages and not the corpus.
-class RowQueue {
- public:
-  RowQueue(const std::vector<ManifestRow>& rows, const std::vector<std::string>& files)
-      : rows_(rows), files_(files), results_(rows.size()) {
-    for (int i = 0; i < kThreads; ++i) threads_.emplace_back([this] { work(); });
-  }
-  ~RowQueue() {
-    {
-      const std::lock_guard lock(mutex_);
-      stop_ = true;
-    }
-    changed_.notify_all();
-    for (std::thread& thread : threads_) thread.join();
-  }
-  RowQueue(const RowQueue&) = delete;
-  RowQueue& operator=(const RowQueue&) = delete;
-
-  // The next row's result. Rethrows the error of a worker.
-  CleanResult take() {
-    std::unique_lock lock(mutex_);
-    changed_.wait(lock, [&] { return error_ || results_[taken_].has_value(); });
-    if (error_) std::rethrow_exception(error_);
-    CleanResult result = std::move(*results_[taken_]);
-    results_[taken_++].reset();
-    changed_.notify_all();
-    return result;
-  }
-
- private:
-  static constexpr int kThreads = 2;
-  static constexpr size_t kAhead = 4;
-
-  void work() {
-    for (;;) {
-      size_t row = 0;
-      {
-        std::unique_lock lock(mutex_);
-        changed_.wait(lock, [&] {
-          return stop_ || error_ || next_ == rows_.size() || next_ < taken_ + kAhead;
-        });
-        if (stop_ || error_ || next_ == rows_.size()) return;
-        row = next_++;
-      }
-      try {
-        CleanResult result = extract_row(rows_[row], files_[row]);
-        const std::lock_guard lock(mutex_);
-        results_[row] = std::move(result);
-      } catch (...) {
-        const std::lock_guard lock(mutex_);
-        if (!error_) error_ = std::current_exception();
-      }
-      changed_.notify_all();
-    }
-  }
-
-  const std::vector<ManifestRow>& rows_;
-  const std::vector<std::string>& files_;
-  std::vector<std::optional<CleanResult>> results_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  size_t next_ = 0, taken_ = 0;
-  bool stop_ = false;
-  std::exception_ptr error_;
-  std::vector<std::thread> threads_;
-};
 
 json::object describe_package(const PackageInfo& package) {
   return {{"name", package.name},
@@ -158,17 +87,24 @@ json::object prepare_corpus(const Manifest& manifest, const CorpusJob& job,
   report("extracting " + std::to_string(files.size()) + " selections of files");
   std::map<std::string, DomainWriter> writers;
   for (const DomainTotal& total : manifest.totals) {
-    writers.try_emplace(total.domain, job.out, total.domain, tokenizer);
+    writers.try_emplace(total.domain, job.out, total.domain,
+                        Vocabulary{tokenizer.vocab_size(), tokenizer.eod_id()});
   }
   std::set<boost::uuids::uuid> seen;
-  RowQueue queue(manifest.rows, files);
+  // Two threads, at most four rows ahead: memory holds a few packages and not the corpus.
+  size_t next_row = 0;
+  OrderedWork<size_t, CleanResult> extraction(
+      [&] { return next_row < files.size() ? std::optional(next_row++) : std::nullopt; },
+      [&](size_t row) { return extract_row(manifest.rows[row], files[row]); }, 2, 4);
   for (const ManifestRow& row : manifest.rows) {
-    const CleanResult result = queue.take();
+    const CleanResult result = *extraction.take();
     check_size("package " + row.package + " of domain " + row.domain, result.bytes, row.text_bytes);
     if (!job.text_dir.empty()) write_text(job.text_dir, row, result);
     for (const Piece& piece : result.pieces) {
       if (!seen.insert(piece.hash).second) continue;
-      writers.at(row.domain).add(split_of(row.package + '/' + piece.id), piece.text);
+      writers.at(row.domain)
+          .add(split_of(row.package + '/' + piece.id), encode_document(tokenizer, piece.text),
+               static_cast<int64_t>(piece.text.size()));
     }
   }
 

@@ -2,16 +2,21 @@
 #include <cstdio>
 #include <filesystem>
 #include <iostream>
+#include <memory>
+#include <optional>
 
 #include <boost/json.hpp>
+#include <boost/uuid/uuid_io.hpp>
 
 #include "apps/common/cli.h"
-#include "apps/common/text_source.h"
+#include "apps/common/run_folder.h"
+#include "apps/common/signals.h"
 #include "apps/common/tokenizer.h"
 #include "apps/prepare/corpus.h"
 #include "apps/prepare/corpus_tables.h"
 #include "apps/prepare/options.h"
 #include "apps/prepare/output.h"
+#include "apps/prepare/prepare_job.h"
 #include "tensor/error.h"
 
 namespace smelt {
@@ -26,39 +31,87 @@ void make_folder(const std::string& option, const std::string& dir) {
   SMELT_CHECK(IoError, !error, option << ": cannot create '" << dir << "': " << error.message());
 }
 
-// The user's own files as one domain. A document's name, which decides its split, is the file's
-// name without folders, with the line for JSON lines: moving the files changes nothing.
-json::object prepare_inputs(const PrepareOptions& options, const Tokenizer& tokenizer) {
-  DomainWriter writer(options.out, options.domain, tokenizer);
-  TextOptions text_options;
-  text_options.text_key = options.text_key;
-  json::array inputs;
-  for (const std::string& path : options.inputs) {
-    const std::string name = fs::path(path).filename().string();
-    const TextSummary summary =
-        read_documents(path, text_options, [&](const std::string& text, int64_t line) {
-          const std::string id = line > 0 ? name + '#' + std::to_string(line) : name;
-          writer.add(options.split.value_or(split_of(id)), text);
-        });
-    inputs.push_back({{"file", name}, {"documents", summary.documents}, {"empty", summary.empty}});
+/// What must be the same for an interrupted run to go on.
+json::object settings_of(const PrepareOptions& o, const std::vector<InputFile>& inputs,
+                         const Vocabulary& vocabulary, const std::string& tokenizer_text) {
+  json::array files;
+  for (const InputFile& input : inputs)
+    files.push_back({{"path", input.path}, {"bytes", input.bytes}, {"modified", input.modified}});
+  const auto number = [](auto value) { return static_cast<int64_t>(value); };
+  return {{"input", files},
+          {"format", number(o.text.format)},
+          {"token_format", o.token_format ? number(*o.token_format) : -1},
+          {"text-key", o.text.text_key},
+          {"separator", o.text.separator},
+          {"split", o.split ? number(*o.split) : -1},
+          {"holdout", o.holdout},
+          {"unique", o.unique},
+          {"max-bad", o.max_bad},
+          {"vocab-size", vocabulary.size},
+          {"eod-id", vocabulary.eod_id},
+          {"tokenizer", boost::uuids::to_string(content_hash(tokenizer_text))}};
+}
+
+// The user's own files as one domain.
+json::object prepare_inputs(const PrepareOptions& options, const Tokenizer* tokenizer,
+                            const Vocabulary& vocabulary) {
+  const std::vector<InputFile> inputs = find_inputs(options.inputs);
+  PrepareJob job{.out = options.out, .domain = options.domain, .vocabulary = vocabulary};
+  job.split = options.split;
+  job.holdout = options.holdout;
+  job.unique = options.unique;
+  job.max_bad = options.max_bad;
+  job.threads = options.threads;
+  job.save_every = options.save_every;
+  job.restart = options.restart;
+  job.input_bytes = 0;
+  for (const InputFile& input : inputs) {
+    job.input_bytes = input.bytes < 0 || job.input_bytes < 0 ? -1 : job.input_bytes + input.bytes;
   }
-  writer.finish();
-  json::object entry = describe(writer);
-  entry["inputs"] = inputs;
+  job.settings = settings_of(options, inputs, vocabulary,
+                             tokenizer ? read_text_file(options.out + "/tokenizer.json") : "");
+  json::object entry = run_prepare(job, [&](SourcePosition from) {
+    return options.token_format
+               ? token_documents(inputs, *options.token_format, vocabulary, tokenizer, from)
+               : text_documents(inputs, options.text, *tokenizer, from);
+  });
   return {{options.domain, entry}};
 }
 
+/// Document lengths as bars, and what was left out.
+void print_lengths(const std::string& name, const json::value& entry) {
+  const json::object& lengths = entry.at("lengths").as_object();
+  int64_t most = 1;
+  for (const auto& [least, count] : lengths) most = std::max(most, count.as_int64());
+  std::printf("\n%s: documents by tokens\n", name.c_str());
+  for (const auto& [least, count] : lengths) {
+    const auto bar = size_t(40 * count.as_int64() / most);
+    std::printf("%12s+ %10lld %s\n", std::string(least).c_str(), (long long)count.as_int64(),
+                std::string(std::max<size_t>(bar, 1), '#').c_str());
+  }
+  const json::value* const skipped = entry.as_object().if_contains("skipped");
+  if (skipped == nullptr) return;
+  for (const auto& [reason, count] : skipped->as_object())
+    if (count.as_int64() > 0)
+      std::printf("%lld %s records left out\n", (long long)count.as_int64(),
+                  std::string(reason).c_str());
+}
+
 void print_table(const json::object& domains) {
-  std::printf("%-14s %-6s %10s %14s %14s\n", "domain", "split", "documents", "bytes", "tokens");
+  std::printf("%-14s %-6s %10s %14s %14s %12s\n", "domain", "split", "documents", "bytes", "tokens",
+              "bytes/token");
   for (const auto& [name, entry] : domains) {
     for (const auto& [split, totals] : entry.at("splits").as_object()) {
-      std::printf("%-14s %-6s %10lld %14lld %14lld\n", std::string(name).c_str(),
-                  std::string(split).c_str(),
-                  static_cast<long long>(totals.at("documents").as_int64()),
-                  static_cast<long long>(totals.at("bytes").as_int64()),
-                  static_cast<long long>(totals.at("tokens").as_int64()));
+      const auto number = [&](const char* key) { return (long long)totals.at(key).as_int64(); };
+      std::printf("%-14s %-6s %10lld %14lld %14lld", std::string(name).c_str(),
+                  std::string(split).c_str(), number("documents"), number("bytes"),
+                  number("tokens"));
+      if (const json::value* ratio = totals.as_object().if_contains("bytes_per_token"))
+        std::printf(" %12.3f", ratio->as_double());
+      std::printf("\n");
     }
   }
+  for (const auto& [name, entry] : domains) print_lengths(std::string(name), entry);
 }
 
 int run(int argc, char** argv) {
@@ -71,21 +124,30 @@ int run(int argc, char** argv) {
     std::cout << version_text() << '\n';
     return 0;
   }
-  const ByteTokenizer tokenizer;
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!options.tokenizer.empty()) {
+    tokenizer = load_tokenizer(options.tokenizer);
+  } else if (!options.vocabulary) {
+    tokenizer = std::make_unique<ByteTokenizer>();
+  }
+  const Vocabulary vocabulary =
+      tokenizer ? Vocabulary{tokenizer->vocab_size(), tokenizer->eod_id()} : *options.vocabulary;
   const auto report = [](const std::string& line) { std::cerr << line << '\n'; };
   json::object domains;
-  if (!options.corpus.empty()) {
-    const Manifest manifest = load_manifest(options.corpus);
-    make_folder("--out", options.out);
+  const std::optional<Manifest> manifest =
+      options.corpus.empty() ? std::nullopt : std::optional(load_manifest(options.corpus));
+  make_folder("--out", options.out);
+  check_same_vocabulary(options.out, vocabulary);
+  if (tokenizer) tokenizer->save(options.out);
+  if (manifest) {
     if (!options.text_dir.empty()) make_folder("--keep-text", options.text_dir);
-    domains =
-        prepare_corpus(manifest, {options.out, options.cache, options.text_dir}, tokenizer, report);
+    domains = prepare_corpus(*manifest, {options.out, options.cache, options.text_dir}, *tokenizer,
+                             report);
   } else {
-    make_folder("--out", options.out);
-    domains = prepare_inputs(options, tokenizer);
+    install_stop_signals();
+    domains = prepare_inputs(options, tokenizer.get(), vocabulary);
   }
-  tokenizer.save(options.out);
-  const json::object document = write_corpus_json(options.out, tokenizer, domains);
+  const json::object document = write_corpus_json(options.out, vocabulary, domains);
   if (options.json) {
     std::cout << json::serialize(document) << '\n';
   } else {

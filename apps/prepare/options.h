@@ -6,19 +6,30 @@
 #include <string>
 #include <vector>
 
+#include "apps/common/text_source.h"
 #include "apps/prepare/clean.h"
+#include "apps/prepare/document_source.h"
 
 namespace smelt {
 
 struct PrepareOptions {
   std::string corpus;               ///< size of the offline corpus, or empty
-  std::vector<std::string> inputs;  ///< files of the user's own, or empty
+  std::vector<std::string> inputs;  ///< the user's own files and folders, or empty
   std::string out;
   std::string cache;     ///< folder for downloaded packages
   std::string text_dir;  ///< folder for extracted text, or empty
   std::string domain;
-  std::string text_key;
-  std::optional<Split> split{};  ///< all documents there; unset: by hash
+  TextOptions text{};
+  std::optional<TokenFormat> token_format{};  ///< set: the inputs are token files
+  std::string tokenizer;                      ///< tokenizer.json or its folder; empty: bytes
+  std::optional<Vocabulary> vocabulary{};     ///< of token files without a tokenizer
+  std::optional<Split> split{};               ///< all documents there; unset: by hash
+  double holdout = 0.025;
+  bool unique = false;
+  int64_t max_bad = 0;
+  int threads = 1;
+  double save_every = 60;
+  bool restart = false;
   bool json = false;
   bool help = false, version = false;
 };

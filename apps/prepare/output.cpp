@@ -1,7 +1,6 @@
 #include "apps/prepare/output.h"
 
-#include <cerrno>
-#include <cstring>
+#include <bit>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -9,6 +8,7 @@
 
 #include <boost/json.hpp>
 
+#include "apps/common/output_file.h"
 #include "tensor/error.h"
 
 namespace smelt {
@@ -18,11 +18,33 @@ namespace fs = std::filesystem;
 namespace json = boost::json;
 
 json::object numbers(const SplitTotals& totals) {
-  return {{"documents", totals.documents}, {"bytes", totals.bytes}, {"tokens", totals.tokens}};
+  json::object lengths;  // by the least length of each class
+  for (size_t i = 0; i < totals.lengths.size(); ++i) {
+    if (totals.lengths[i] > 0) lengths[std::to_string(uint64_t{1} << i)] = totals.lengths[i];
+  }
+  json::object result{{"documents", totals.documents},
+                      {"bytes", totals.bytes},
+                      {"tokens", totals.tokens},
+                      {"lengths", lengths}};
+  if (totals.tokens > 0)
+    result["bytes_per_token"] = double(totals.bytes) / double(totals.tokens);
+  return result;
 }
 
-// Domains of an existing corpus.json, empty if there is none.
-json::object existing_domains(const std::string& path) {
+SplitTotals totals_of(const json::value& numbers) {
+  SplitTotals totals{numbers.at("documents").as_int64(),
+                     numbers.at("bytes").as_int64(),
+                     numbers.at("tokens").as_int64(),
+                     {}};
+  for (const auto& [least, count] : numbers.at("lengths").as_object())
+    totals.lengths.at(std::bit_width(std::stoull(std::string(least))) - 1) = count.as_int64();
+  return totals;
+}
+
+std::string path_of(const std::string& dir) { return (fs::path(dir) / "corpus.json").string(); }
+
+// An existing corpus.json, empty if there is none.
+json::object existing_corpus(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return {};
   const std::string text(std::istreambuf_iterator<char>(in), {});
@@ -32,14 +54,29 @@ json::object existing_domains(const std::string& path) {
   const auto* domains = object ? object->if_contains("domains") : nullptr;
   SMELT_CHECK(IoError, domains && domains->is_object(),
               path << ": not a corpus description; remove it or choose another --out");
-  return domains->as_object();
+  return *object;
 }
 
 }  // namespace
 
+void SplitTotals::add(int64_t document_bytes, int64_t document_tokens) {
+  documents += 1;
+  bytes += document_bytes;
+  tokens += document_tokens;
+  const auto bits = static_cast<size_t>(std::bit_width(static_cast<uint64_t>(document_tokens)));
+  lengths.at(bits > 0 ? bits - 1 : 0) += 1;
+}
+
+void SplitTotals::add(const SplitTotals& other) {
+  documents += other.documents;
+  bytes += other.bytes;
+  tokens += other.tokens;
+  for (size_t i = 0; i < lengths.size(); ++i) lengths[i] += other.lengths[i];
+}
+
 DomainWriter::DomainWriter(const std::string& dir, const std::string& domain,
-                           const Tokenizer& tokenizer)
-    : domain_(domain), tokenizer_(tokenizer) {
+                           const Vocabulary& vocabulary, const json::object& state)
+    : domain_(domain) {
   SMELT_CHECK(ConfigError,
               !domain.empty() && domain.front() != '.' &&
                   domain.find_first_of("/=:,\n\t ") == std::string::npos,
@@ -47,18 +84,28 @@ DomainWriter::DomainWriter(const std::string& dir, const std::string& domain,
                             << "' is not allowed; use a name without blanks, '/', '=', ':' or ','");
   for (size_t s = 0; s < kSplitNames.size(); ++s) {
     const fs::path prefix = fs::path(dir) / (domain + '.' + std::string(kSplitNames[s]));
-    files_[s] = std::make_unique<TokenFileWriter>(prefix.string(), tokenizer.vocab_size());
+    std::optional<TokenFilePosition> resume;
+    if (!state.empty()) {
+      totals_[s] = totals_of(state.at(kSplitNames[s]));
+      resume = {totals_[s].documents, totals_[s].tokens};
+    }
+    files_[s] = std::make_unique<TokenFileWriter>(prefix.string(), vocabulary.size, resume);
   }
 }
 
-void DomainWriter::add(Split split, std::string_view text) {
+void DomainWriter::add(Split split, std::span<const int32_t> ids, int64_t bytes) {
   const auto s = static_cast<size_t>(split);
-  std::vector<int32_t> ids = tokenizer_.encode(text);
-  ids.push_back(tokenizer_.eod_id());
   files_[s]->append(ids);
-  totals_[s].documents += 1;
-  totals_[s].bytes += static_cast<int64_t>(text.size());
-  totals_[s].tokens += static_cast<int64_t>(ids.size());
+  totals_[s].add(bytes, static_cast<int64_t>(ids.size()));
+}
+
+json::object DomainWriter::sync() {
+  json::object state;
+  for (size_t s = 0; s < kSplitNames.size(); ++s) {
+    files_[s]->sync();
+    state[kSplitNames[s]] = numbers(totals_[s]);
+  }
+  return state;
 }
 
 void DomainWriter::finish() {
@@ -67,11 +114,7 @@ void DomainWriter::finish() {
 
 SplitTotals DomainWriter::totals() const {
   SplitTotals sum;
-  for (const SplitTotals& split : totals_) {
-    sum.documents += split.documents;
-    sum.bytes += split.bytes;
-    sum.tokens += split.tokens;
-  }
+  for (const SplitTotals& split : totals_) sum.add(split);
   return sum;
 }
 
@@ -85,23 +128,38 @@ json::object describe(const DomainWriter& writer) {
   return entry;
 }
 
-json::object write_corpus_json(const std::string& dir, const Tokenizer& tokenizer,
+std::vector<int32_t> encode_document(const Tokenizer& tokenizer, std::string_view text) {
+  std::vector<int32_t> ids = tokenizer.encode(text);
+  ids.push_back(tokenizer.eod_id());
+  return ids;
+}
+
+void check_same_vocabulary(const std::string& dir, const Vocabulary& vocabulary) {
+  const json::object corpus = existing_corpus(path_of(dir));
+  const std::pair<const char*, int64_t> wanted[] = {{"vocab_size", vocabulary.size},
+                                                    {"eod_id", vocabulary.eod_id}};
+  for (const auto& [key, value] : wanted) {
+    const json::value* const found = corpus.if_contains(key);
+    SMELT_CHECK(ConfigError, found == nullptr || (found->is_int64() && found->as_int64() == value),
+                path_of(dir) << ": " << key << " = " << json::serialize(*found) << ", not " << value
+                             << " as asked for now: files of two tokenizers do not go into one "
+                                "folder; choose another --out");
+  }
+}
+
+json::object write_corpus_json(const std::string& dir, const Vocabulary& vocabulary,
                                const json::object& domains) {
-  const std::string path = (fs::path(dir) / "corpus.json").string();
-  json::object all = existing_domains(path);
+  const std::string path = path_of(dir);
+  json::object all;
+  const json::object before = existing_corpus(path);
+  if (!before.empty()) all = before.at("domains").as_object();
   for (const auto& [name, entry] : domains) all[name] = entry;
   const json::object document{{"format", "smelt corpus"},
                               {"version", 1},
-                              {"vocab_size", tokenizer.vocab_size()},
-                              {"eod_id", tokenizer.eod_id()},
+                              {"vocab_size", vocabulary.size},
+                              {"eod_id", vocabulary.eod_id},
                               {"domains", all}};
-  std::ofstream out(path + ".tmp", std::ios::binary | std::ios::trunc);
-  out << json::serialize(document) << '\n';
-  out.close();
-  SMELT_CHECK(IoError, out, path << ".tmp: cannot write: " << std::strerror(errno));
-  std::error_code error;
-  fs::rename(path + ".tmp", path, error);
-  SMELT_CHECK(IoError, !error, path << ": cannot rename: " << error.message());
+  write_file(path, json::serialize(document) + "\n");
   return document;
 }
 

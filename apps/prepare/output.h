@@ -1,9 +1,11 @@
-// What smelt-prepare writes: DIR/<domain>.<split>.bin/.idx, DIR/tokenizer.json and DIR/corpus.json.
+// What smelt-prepare writes: DIR/<domain>.<train|valid|test>.bin and .idx, DIR/tokenizer.json and
+// DIR/corpus.json.
 #pragma once
 
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -15,18 +17,33 @@
 
 namespace smelt {
 
+/// What ids mean to those who read them later.
+struct Vocabulary {
+  int64_t size = 0;
+  int32_t eod_id = 0;
+};
+
 struct SplitTotals {
   int64_t documents = 0, bytes = 0, tokens = 0;
+  /// Documents by length: entry i counts those of 2^i to 2^(i+1) - 1 tokens.
+  std::array<int64_t, 32> lengths{};
+
+  void add(int64_t document_bytes, int64_t document_tokens);
+  void add(const SplitTotals& other);
 };
 
 /// The token files of one domain, one per split.
 class DomainWriter {
  public:
-  /// Opens the three splits. @throws ConfigError for a name that is no file name, IoError.
-  DomainWriter(const std::string& dir, const std::string& domain, const Tokenizer& tokenizer);
+  /// Opens the three splits. @param state  of a writer that ended after sync(): goes on there
+  /// @throws ConfigError for a name that is no file name, IoError.
+  DomainWriter(const std::string& dir, const std::string& domain, const Vocabulary& vocabulary,
+               const boost::json::object& state = {});
 
-  /// Appends a document and its end-of-document token.
-  void add(Split split, std::string_view text);
+  /// Appends a document, its end-of-document token included, that stands for `bytes` of text.
+  void add(Split split, std::span<const int32_t> ids, int64_t bytes);
+  /// Brings what was added to the disk; returns the state from which another writer can go on.
+  boost::json::object sync();
   /// Gives the files their names. Until then nothing is visible.
   void finish();
 
@@ -37,17 +54,23 @@ class DomainWriter {
 
  private:
   std::string domain_;
-  const Tokenizer& tokenizer_;
   std::array<std::unique_ptr<TokenFileWriter>, kSplitNames.size()> files_;
   std::array<SplitTotals, kSplitNames.size()> totals_;
 };
 
-/// The entry of a domain in corpus.json: documents, bytes and tokens, in total and per split.
+/// The entry of a domain in corpus.json: documents, bytes, tokens, bytes per token and lengths, in
+/// total and per split.
 boost::json::object describe(const DomainWriter& writer);
+
+/// Ids of `text` and the end-of-document id behind them.
+std::vector<int32_t> encode_document(const Tokenizer& tokenizer, std::string_view text);
+
+/// @throws ConfigError when DIR/corpus.json describes files of another vocabulary, IoError.
+void check_same_vocabulary(const std::string& dir, const Vocabulary& vocabulary);
 
 /// Writes DIR/corpus.json. `domains` maps names to entries; entries of other domains that an
 /// existing file has are kept. Returns the whole document. @throws IoError.
-boost::json::object write_corpus_json(const std::string& dir, const Tokenizer& tokenizer,
+boost::json::object write_corpus_json(const std::string& dir, const Vocabulary& vocabulary,
                                       const boost::json::object& domains);
 
 }  // namespace smelt

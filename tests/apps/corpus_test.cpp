@@ -286,14 +286,14 @@ BOOST_AUTO_TEST_CASE(the_program_prepares_files_and_sets_exit_codes) {
 
 BOOST_AUTO_TEST_CASE(corpus_json_keeps_other_domains) {
   const ScratchFolder dir;
-  const ByteTokenizer tokenizer;
-  write_corpus_json(dir.path(), tokenizer, {{"a", {{"tokens", 1}}}, {"b", {{"tokens", 2}}}});
-  const auto document = write_corpus_json(dir.path(), tokenizer, {{"b", {{"tokens", 3}}}});
+  const Vocabulary vocabulary{257, 256};
+  write_corpus_json(dir.path(), vocabulary, {{"a", {{"tokens", 1}}}, {"b", {{"tokens", 2}}}});
+  const auto document = write_corpus_json(dir.path(), vocabulary, {{"b", {{"tokens", 3}}}});
   BOOST_TEST(document.at("domains").at("a").at("tokens").as_int64() == 1);
   BOOST_TEST(document.at("domains").at("b").at("tokens").as_int64() == 3);
   BOOST_TEST(document.at("vocab_size").as_int64() == 257);
   write_file(dir.path("corpus.json"), "{}");
-  BOOST_CHECK_EXCEPTION(write_corpus_json(dir.path(), tokenizer, {}), IoError,
+  BOOST_CHECK_EXCEPTION(write_corpus_json(dir.path(), vocabulary, {}), IoError,
                         says("not a corpus description"));
 }
 
@@ -301,8 +301,9 @@ BOOST_AUTO_TEST_CASE(corpus_json_keeps_other_domains) {
 BOOST_AUTO_TEST_CASE(case_94_documents_end_with_exactly_one_end_token) {
   const ScratchFolder dir;
   const ByteTokenizer tokenizer;
-  DomainWriter writer(dir.path(), "d", tokenizer);
-  writer.add(Split::train, "<|endoftext|>x<|endoftext|>");
+  const Vocabulary vocabulary{tokenizer.vocab_size(), tokenizer.eod_id()};
+  DomainWriter writer(dir.path(), "d", vocabulary);
+  writer.add(Split::train, encode_document(tokenizer, "<|endoftext|>x<|endoftext|>"), 27);
   writer.finish();
   const TokenFile file(dir.path("d.train"));
   BOOST_TEST(file.documents() == 1);
@@ -310,7 +311,7 @@ BOOST_AUTO_TEST_CASE(case_94_documents_end_with_exactly_one_end_token) {
   for (int64_t i = 0; i < 27; ++i) BOOST_TEST(file.token(i) < 256);
   BOOST_TEST(file.token(27) == 256);
   for (const char* name : {"", "a/b", "..", "a b", "a=b", "a:b", "a,b"}) {
-    BOOST_CHECK_THROW(DomainWriter(dir.path(), name, tokenizer), ConfigError);
+    BOOST_CHECK_THROW(DomainWriter(dir.path(), name, vocabulary), ConfigError);
   }
 }
 

@@ -492,7 +492,7 @@ BOOST_AUTO_TEST_CASE(long_lines_cross_read_blocks) {
   const auto documents = documents_of(dir.path("a.jsonl"));
   BOOST_REQUIRE(documents.size() == 2u);
   BOOST_TEST((documents[0].first == big));
-  BOOST_CHECK_EXCEPTION(documents_of(dir.path("a.jsonl"), {.max_line_bytes = 2'000'000}), IoError,
+  BOOST_CHECK_EXCEPTION(documents_of(dir.path("a.jsonl"), {.max_record_bytes = 2'000'000}), IoError,
                         says("a.jsonl:1: the line is longer than 2000000"));
 }
 
@@ -519,7 +519,7 @@ BOOST_AUTO_TEST_CASE(a_plain_file_is_one_document_of_exact_bytes) {
   const auto documents = documents_of(dir.path("a.txt"));
   BOOST_REQUIRE(documents.size() == 1u);
   BOOST_TEST(documents[0].first == bytes);
-  BOOST_TEST(documents[0].second == 0);
+  BOOST_TEST(documents[0].second == 1);
   write_file(dir.path("b.txt"), "");
   BOOST_CHECK_EXCEPTION(documents_of(dir.path("b.txt")), IoError, says("b.txt: the file is empty"));
   BOOST_CHECK_EXCEPTION(documents_of(dir.path("none")), IoError, says("none: cannot read"));
