@@ -12,6 +12,7 @@ JOBS ?= $(CORES)
 RANKS ?= 2
 PYTHON ?= python3
 PEER_FLAGS ?=
+PREFIX ?= /usr/local
 
 # Open MPI binds one or two ranks to one core each unless told otherwise, refuses to start as root,
 # and refuses more ranks than cores.
@@ -27,13 +28,13 @@ PACKAGES := g++:g++ cmake:cmake make:make pkg-config:pkg-config libdnnl-dev:onea
 	libboost-program-options1.81-dev:boost/program_options.hpp \
 	libboost-test1.81-dev:boost/test/unit_test.hpp libboost-json1.81-dev:boost/json.hpp \
 	libboost-iostreams1.81-dev:boost/iostreams/stream.hpp \
-	zlib1g-dev:zlib.h/ libzstd-dev:zstd.h/ gnuplot-nox:gnuplot
+	zlib1g-dev:zlib.h/ libzstd-dev:zstd.h/ libprotozero-dev:protozero/pbf_writer.hpp gnuplot-nox:gnuplot
 
-.PHONY: help deps configure build run test bench bench-peer asan format clean
+.PHONY: help deps configure build install api-docs run test bench bench-peer asan format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
-	@echo "  variables: BUILD=$(BUILD) BUILD_TYPE=$(BUILD_TYPE) JOBS=$(JOBS) RANKS=$(RANKS) PYTHON=$(PYTHON) CMAKE_FLAGS=$(CMAKE_FLAGS)"
+	@echo "  variables: BUILD=$(BUILD) BUILD_TYPE=$(BUILD_TYPE) JOBS=$(JOBS) RANKS=$(RANKS) PYTHON=$(PYTHON) PREFIX=$(PREFIX) CMAKE_FLAGS=$(CMAKE_FLAGS)"
 
 deps: ## install the missing packages (Debian and Ubuntu), or say what to install
 	@missing=""; \
@@ -52,7 +53,7 @@ deps: ## install the missing packages (Debian and Ubuntu), or say what to instal
 	if ! command -v apt-get >/dev/null; then \
 	  echo "smelt needs what these Debian packages hold; please install them your system's way:$$missing" >&2; \
 	  echo "(a C++20 compiler, CMake 3.20, oneDNN, Open MPI, Boost 1.75 or later with Program_options, Test, JSON" >&2; \
-	  echo "and Iostreams, zlib, zstd; gnuplot for figures). Going on; CMake will name what it cannot find." >&2; \
+	  echo "and Iostreams, zlib, zstd, protozero; gnuplot for figures). Going on; CMake will name what it cannot find." >&2; \
 	  exit 0; \
 	fi; \
 	sudo=""; \
@@ -82,6 +83,14 @@ configure: deps
 
 build: configure ## compile everything into build/ (programs in build/bin)
 	@cmake --build $(BUILD) -j $(JOBS)
+
+install: build ## install programs, libraries, headers, CMake package and pkg-config file under PREFIX
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+api-docs: ## the public headers as HTML in build/api (needs doxygen); warnings are errors
+	@command -v doxygen >/dev/null || { echo "api-docs: please install doxygen" >&2; exit 77; }
+	@mkdir -p $(BUILD) && (cat docs/Doxyfile; echo "OUTPUT_DIRECTORY = $(BUILD)/api") | doxygen -
+	@echo "$(BUILD)/api/html/index.html"
 
 run: configure ## the first run: prepare a small corpus, train a Baseline and its SMELT, compare them
 	@cmake --build $(BUILD) -j $(JOBS) --target smelt-prepare smelt-pretrain smelt-eval

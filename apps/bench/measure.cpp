@@ -1,7 +1,6 @@
 #include "apps/bench/measure.h"
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
@@ -17,8 +16,6 @@
 
 namespace smelt {
 namespace {
-
-using Clock = std::chrono::steady_clock;
 
 /// Bytes read and written per second by a large copy.
 double copy_rate() {
@@ -47,27 +44,6 @@ ModelInput random_input(int64_t batch, int64_t seq_len, int64_t vocab_size) {
 }
 
 }  // namespace
-
-double seconds_of(const std::function<void()>& work) {
-  const auto start = Clock::now();
-  work();
-  return std::chrono::duration<double>(Clock::now() - start).count();
-}
-
-double best_of(int runs, const std::function<void()>& work) {
-  double best = seconds_of(work);
-  for (int i = 1; i < runs; ++i) best = std::min(best, seconds_of(work));
-  return best;
-}
-
-double matrix_rate(DType dtype) {
-  const int64_t n = 2048;
-  const Tensor a = Tensor::full({n, n}, 0.5, {dtype, {}}),
-               b = Tensor::full({n, n}, 0.25, {dtype, {}});
-  const Tensor c = Tensor::empty({n, n}, {dtype, {}});
-  matmul_(c, a, b, 1, 0);
-  return 2.0 * double(n) * double(n) * double(n) / best_of(5, [&] { matmul_(c, a, b, 1, 0); });
-}
 
 double read_rate() {
   const Tensor x = Tensor::zeros({int64_t{64} << 20});

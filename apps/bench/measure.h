@@ -3,7 +3,6 @@
 #pragma once
 
 #include <cstdio>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -12,16 +11,11 @@
 
 #include "apps/bench/cases.h"
 #include "apps/common/cli.h"
+#include "apps/common/machine.h"
 #include "moe/train_step.h"
 
 namespace smelt {
 
-double seconds_of(const std::function<void()>& work);
-/// Smallest time of several runs: the machine at its best, undisturbed by others.
-double best_of(int runs, const std::function<void()>& work);
-
-/// FLOP/s of a 2048^3 product.
-double matrix_rate(DType dtype);
 /// Bytes per second of a sum over an array that no cache holds.
 double read_rate();
 /// Processor, threads and rates.

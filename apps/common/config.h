@@ -68,6 +68,7 @@ struct RunSettings {
   int64_t eval_every = 500;        // 0: only at the end
   int64_t eval_tokens = 262144;    // 0: all of data.valid
   int64_t log_every = 10;
+  bool tensorboard = true;
   DeviceKind device = DeviceKind::cpu;
   int64_t time_limit = 0;  // 0: none
   double peak_flops = 0;   // FLOP/s of one rank at train.dtype; 0: unknown

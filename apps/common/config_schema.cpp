@@ -372,6 +372,8 @@ std::vector<ConfigKey> make_schema() {
               "tokens of an evaluation while training, shared equally by the domains; 0: all"),
       integer("run", "log_every", FIELD(run.log_every), 1, kAny, "steps",
               "distance of lines in metrics.jsonl", {"log_interval"}),
+      boolean("run", "tensorboard", FIELD(run.tensorboard),
+           "write TensorBoard event files to tensorboard/ as well"),
       word("run", "device", FIELD(run.device), std::vector{DeviceKind::cpu, DeviceKind::cuda},
            "where the model runs"),
       integer("run", "time_limit", FIELD(run.time_limit), 0, kAny, "seconds",

@@ -5,39 +5,13 @@
 
 #include <omp.h>
 
+#include "apps/common/machine.h"
 #include "apps/common/parallel.h"
 #include "apps/pretrain/trainer.h"
-#include "dist/collectives.h"
 #include "dist/environment.h"
 
 namespace smelt {
 namespace {
-
-/// One page on what is about to run.
-void print_summary(const RunConfig& config, const dist::World& world, int threads) {
-  const double context = double(config.train.seq_len + 1) / 2;
-  const Budget budget = budget_of(config.model, context);
-  std::fprintf(
-      stderr,
-      "model   %lld layers, %lld executed, hidden %lld, %lld experts top-%lld: %s parameters (%s "
-      "without "
-      "embeddings, %s active)\n"
-      "budget  F %.4g FLOPs per token at full context, KV %lld values per token\n"
-      "layout  %d ranks = %d data x %d expert parallel, %d threads each, dtype %s\n"
-      "run     %lld steps of %s tokens to %s tokens in %s\n",
-      static_cast<long long>(config.model.num_layers),
-      static_cast<long long>(budget.executed_depth),
-      static_cast<long long>(config.model.hidden_size),
-      static_cast<long long>(config.model.num_experts), static_cast<long long>(config.model.top_k),
-      human_count(double(budget.params_total)).c_str(),
-      human_count(double(budget.params_non_embedding)).c_str(),
-      human_count(double(budget.params_active)).c_str(), budget.flops_per_token,
-      static_cast<long long>(budget.kv_values_per_token), world.world().size(),
-      world.world().size() / world.expert_parallel().size(), world.expert_parallel().size(),
-      threads, to_text(config.train.dtype), static_cast<long long>(config.total_steps()),
-      human_count(double(config.tokens_per_step())).c_str(),
-      human_count(double(config.train.tokens)).c_str(), config.run.dir.c_str());
-}
 
 int pretrain(const Arguments& arguments) {
   const LoadedConfig loaded = arguments.config();
@@ -64,9 +38,19 @@ int pretrain(const Arguments& arguments) {
   options.profile = &profile;
   install_stop_signals();
   Trainer trainer(config, options, world);
-  if (first) print_summary(config, world, omp_get_max_threads());
+  // All ranks at once, as they will compute.
+  const double rate = matrix_rate(config.train.dtype, 1024);
+  if (first) {
+    std::fputs(start_summary(config, world, omp_get_max_threads(), trainer.domains(),
+                             trainer.state().step, rate)
+                   .c_str(),
+               stderr);
+  }
   const Trainer::End end = trainer.run();
   profile.write();
+  RunOutcome outcome = trainer.outcome();  // collective
+  outcome.matrix_rate = rate * world.world().size();
+  if (first) std::fputs(end_summary(config, outcome).c_str(), stderr);
   if (first && end == Trainer::End::stopped) {
     std::fprintf(stderr, "stopped by %s; go on with --resume\n",
                  *stop_signal_name() ? stop_signal_name() : "run.time_limit");

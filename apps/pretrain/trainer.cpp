@@ -160,6 +160,7 @@ void Trainer::step(const ScheduleConfig& schedule, int64_t branch_tokens) {
       train_step(*model_, *optimizer_, world_, next_batches(),
                  {.lr = lr, .grad_clip = config_.train.grad_clip, .balance = config_.moe});
   ++state_.step;
+  ++steps_here_;
   if (options_.profile != nullptr) options_.profile->end_step(state_.step);
   state_.sequences += config_.train.global_batch;
   state_.tokens += config_.tokens_per_step();
@@ -236,7 +237,7 @@ void Trainer::log(const StepMetrics& metrics, double lr, double seconds, int64_t
       {"rss_bytes", memory.current_bytes},
       {"seconds", train_seconds_}};
   if (branch_tokens > 0) line["branch_tokens"] = branch_tokens;
-  metrics_->write(line);
+  log_->write(line);
   window_seconds_ = window_tokens_ = 0;
 }
 
@@ -250,18 +251,21 @@ void Trainer::log_validation(const std::vector<DomainLoss>& domains, int64_t bra
   json::object line{
       {"step", state_.step}, {"tokens", state_.tokens}, {"valid", losses_json(domains)}};
   if (branch_tokens > 0) line["branch_tokens"] = branch_tokens;
-  metrics_->write(line);
+  log_->write(line);
+  last_validation_ = domains;
   const DomainLoss all = overall(domains);
   char text[160];
   std::snprintf(text, sizeof text,
                 "validation at step %lld: %.4f nats per token, %.4f bits per byte",
                 static_cast<long long>(state_.step), all.nats_per_token(), all.bits_per_byte());
   note(text);
+  log_->draw(state_.step);
 }
 
 void Trainer::save_to(const std::string& path) {
   save_checkpoint(path, *model_, *optimizer_, world_, state_, config_, tokenizer_json_,
                   tokenizer_ ? tokenizer_->eod_id() : -1);
+  last_checkpoint_ = path;
   note("saved " + path);
 }
 
@@ -347,6 +351,23 @@ bool Trainer::run_branch(int64_t end_tokens) {
   save_to(branch_folder(end_tokens));
   load(folder_.checkpoint(leaves));
   return true;
+}
+
+RunOutcome Trainer::outcome() const {
+  const Budget budget = budget_of(config_.model, state_.mean_context);
+  const double tokens = double(steps_here_ * config_.tokens_per_step());
+  RunOutcome outcome{.step = state_.step,
+                     .tokens = state_.tokens,
+                     .skipped_steps = state_.skipped_steps,
+                     .steps_here = steps_here_,
+                     .seconds = train_seconds_};
+  if (train_seconds_ > 0)
+    outcome.flops_per_second =
+        tokens / train_seconds_ * (budget.flops_per_token + budget.flops_head);
+  outcome.peak_bytes = dist::all_reduce_max(memory_use().peak_bytes, world_.world());
+  outcome.valid = last_validation_;
+  outcome.checkpoint = last_checkpoint_;
+  return outcome;
 }
 
 Trainer::End Trainer::run() {

@@ -8,12 +8,13 @@
 #include <boost/json.hpp>
 
 #include "apps/common/checkpoint.h"
-#include "apps/common/metrics.h"
 #include "apps/common/progress.h"
 #include "apps/common/run_folder.h"
 #include "apps/common/signals.h"
 #include "apps/common/validation.h"
+#include "apps/pretrain/run_log.h"
 #include "apps/pretrain/step_profile.h"
+#include "apps/pretrain/summary.h"
 #include "moe/budget.h"
 #include "moe/train_step.h"
 
@@ -38,6 +39,10 @@ class Trainer {
   /// written.
   End run();
 
+  const std::vector<DomainInfo>& domains() const { return data_->domains(); }
+  const TrainerState& state() const { return state_; }
+  /// What this process has done so far; without the matrix rate. Collective.
+  RunOutcome outcome() const;
   /// The last endpoint of the run as in endpoints.jsonl (null when stopped early).
   const boost::json::value& endpoint() const { return endpoint_; }
 
@@ -79,14 +84,17 @@ class Trainer {
   std::unique_ptr<MoeTransformer> model_;
   std::unique_ptr<ShardedOptimizer> optimizer_;
   TrainerState state_;
-  std::optional<MetricsWriter> metrics_;
+  std::unique_ptr<RunLog> log_;  // on the first rank
   Progress progress_;
   TimeLimit time_limit_;
   double context_sum_ = 0;  // keys seen by all queries so far
   int64_t skipped_in_row_ = 0;
   int64_t saved_step_ = -1;
   int64_t stop_ = 0;  // agreed by all ranks
+  int64_t steps_here_ = 0;
   double train_seconds_ = 0, window_seconds_ = 0, window_tokens_ = 0;
+  std::vector<DomainLoss> last_validation_;
+  std::string last_checkpoint_;
   boost::json::value endpoint_;
 };
 

@@ -74,13 +74,8 @@ void Trainer::open_folder() {
   if (dropped > 0)
     note(std::to_string(dropped) + " logged lines after step " + std::to_string(state_.step) +
          " are dropped: their steps run again");
-  metrics_.emplace(folder_.metrics());
-  for (const DomainInfo& d : data_->domains()) {
-    note("data " + d.name + ": " + human_count(double(d.tokens)) + " tokens, " +
-         std::to_string(d.windows) + " windows, share " +
-         std::to_string(int(std::lround(100 * d.share))) + " %, " +
-         std::to_string(d.dropped_tokens) + " tokens at the end unused");
-  }
+  log_ = std::make_unique<RunLog>(folder_, config_.run.tensorboard,
+                                  read_text_file(folder_.config_ini()));
 }
 
 void Trainer::resume(const std::string& checkpoint) {

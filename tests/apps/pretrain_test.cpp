@@ -4,6 +4,7 @@
 #include "apps/common/config.h"
 #include "apps/common/sha256.h"
 #include "moe/budget.h"
+#include "tests/apps/event_records.h"
 #include "tests/apps/pretrain_runs.h"
 
 namespace smelt::testing {
@@ -97,6 +98,66 @@ BOOST_AUTO_TEST_CASE(metrics_and_endpoints_have_every_key) {
   const json::object valid = read_jsonl(run + "/metrics.jsonl").back().at("valid").as_object();
   BOOST_TEST(ends[0].at("loss") == valid.at("overall").at("nats_per_token"));
   BOOST_TEST(ends[0].at("loss_by_domain").at("v") == valid.at("v").at("nats_per_token"));
+}
+
+BOOST_AUTO_TEST_CASE(tensorboard_shows_what_metrics_hold) {
+  const std::string& run = Common::get().straight();
+  std::map<std::pair<int64_t, std::string>, float> numbers;
+  int pictures = 0, texts = 0;
+  for (const auto& file : fs::directory_iterator(run + "/tensorboard/trunk")) {
+    for (const ReadEvent& event : read_events(file.path().string())) {
+      for (const ReadValue& value : event.values) {
+        if (value.has_number) numbers[{event.step, value.tag}] = value.number;
+        pictures += !value.png.empty();
+        texts += value.tag == "config" && value.text.find("[model]") != std::string::npos;
+      }
+    }
+  }
+  size_t expected = 0;
+  for (const json::object& line : read_jsonl(run + "/metrics.jsonl")) {
+    const int64_t step = line.at("step").as_int64();
+    const auto check = [&](const std::string& tag, const json::value& value) {
+      if (value.is_null()) return;
+      ++expected;
+      BOOST_TEST((numbers.at({step, tag}) == float(value.to_number<double>())), tag);
+    };
+    if (line.contains("valid")) {
+      for (const auto& [domain, losses] : line.at("valid").as_object())
+        for (const char* key : {"nats_per_token", "bits_per_byte", "tokens"})
+          check(join({"valid/", std::string(domain), "/", key}), losses.at(key));
+      continue;
+    }
+    for (const auto& [key, value] : line)
+      if (key != "step" && key != "load_max_over_mean") check("train/" + std::string(key), value);
+    for (const json::value& load : line.at("load_max_over_mean").as_array())
+      check(join({"load_max_over_mean/layer ", json::serialize(load.at("layer")), " visit ",
+                  json::serialize(load.at("visit"))}),
+            load.at("value"));
+  }
+  BOOST_TEST(numbers.size() == expected);
+  BOOST_TEST(texts == 1);
+  // A picture at each evaluation where there is gnuplot.
+  const bool drawn = fs::exists(run + "/loss.svg");
+  BOOST_TEST(pictures == (drawn ? kSteps / 4 : 0));
+  BOOST_TEST(fs::exists(run + "/loss.tsv"));
+  BOOST_TEST(!fs::exists(run + "/.loss.png"));
+}
+
+BOOST_AUTO_TEST_CASE(the_summaries_tell_what_runs_and_what_came_of_it) {
+  const Common& common = Common::get();
+  const std::string run = common.new_run();
+  const Program::Outcome outcome =
+      Program(common.command(run, {"--train.tokens=" + std::to_string(4 * kStepTokens),
+                                   "--optim.warmup_tokens=128", "--optim.decay_tokens=128",
+                                   "--run.tensorboard=false"}))
+          .wait();
+  BOOST_TEST(outcome.code == 0);
+  for (const char* part : {"model     smelt: 3 layers, 4 executed", "budget    F ", "layout    1 rank = 1 data x 1",
+                           "data      ", "run       4 steps of ", "time      about ",
+                           "done      step 4 of 4", "speed     ", "memory    ", "valid     v ",
+                           "next      smelt-eval --checkpoint "})
+    BOOST_TEST(outcome.err.find(part) != std::string::npos, part << " in\n" << outcome.err);
+  BOOST_TEST(!fs::exists(run + "/tensorboard"));
 }
 
 BOOST_AUTO_TEST_CASE(a_profile_shows_every_layer_and_visit_and_all_flops) {

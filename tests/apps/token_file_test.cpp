@@ -44,6 +44,27 @@ BOOST_AUTO_TEST_CASE(writes_the_reference_index_byte_for_byte) {
   BOOST_TEST(read_file(dir.path("d.bin")) == std::string("\1\0\2\0\3\0\4\0\0\1", 10));
 }
 
+// Files of Megatron-LM's own builder (tests/interop/megatron_compare.py --golden).
+BOOST_AUTO_TEST_CASE(files_of_megatron_are_read_and_written_byte_for_byte) {
+  Documents documents{{5, 6, 7, 0}, {}, {0}, {35, 499, 1, 2, 3, 0}, std::vector<int32_t>(41, 9)};
+  documents.back().back() = 0;
+  const ScratchFolder dir;
+  for (const std::string name : {"u16", "i32"}) {
+    const std::string golden = join({SMELT_SOURCE_DIR, "/tests/golden/megatron/", name});
+    const TokenFile file(golden);
+    BOOST_TEST((file.type() == (name == "u16" ? TokenType::u16 : TokenType::i32)));
+    BOOST_REQUIRE(file.documents() == int64_t(documents.size()));
+    for (size_t d = 0; d < documents.size(); ++d) {
+      std::vector<int32_t> ids(size_t(file.document_length(int64_t(d))));
+      file.read(file.document_begin(int64_t(d)), ids);
+      BOOST_TEST(ids == documents[d], boost::test_tools::per_element());
+    }
+    write_tokens(dir.path(name), documents, name == "u16" ? 500 : 200000);
+    for (const char* end : {".bin", ".idx"})
+      BOOST_TEST((read_file(dir.path(name + end)) == read_file(golden + end)), name << end);
+  }
+}
+
 BOOST_AUTO_TEST_CASE(reads_what_it_wrote_in_both_widths) {
   const ScratchFolder dir;
   const Documents documents{{5, 6, 7, 8}, {}, {9}, {1, 0}};
