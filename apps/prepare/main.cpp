@@ -7,7 +7,7 @@
 
 #include "apps/common/cli.h"
 #include "apps/common/text_source.h"
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/bpe_tokenizer.h"
 #include "apps/prepare/corpus.h"
 #include "apps/prepare/corpus_tables.h"
 #include "apps/prepare/options.h"

@@ -10,7 +10,7 @@
 #include <boost/json/object.hpp>
 
 #include "apps/common/token_file.h"
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/tokenizer.h"
 #include "apps/prepare/clean.h"
 
 namespace smelt {

@@ -10,7 +10,7 @@
 #include "apps/common/process.h"
 #include "apps/common/sha256.h"
 #include "apps/common/token_file.h"
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/bpe_tokenizer.h"
 #include "apps/prepare/options.h"
 #include "apps/prepare/output.h"
 #include "tensor/error.h"

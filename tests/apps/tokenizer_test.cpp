@@ -1,5 +1,5 @@
 // The byte tokenizer: exact for every byte string, and no special id out of text.
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/bpe_tokenizer.h"
 
 #include <boost/test/unit_test.hpp>
 
