@@ -52,7 +52,7 @@ Regex Regex::pattern(std::string_view pattern, const std::string& where) {
   SMELT_CHECK(ConfigError, pattern.size() <= kLongestPattern,
               where << ": the pattern has " << pattern.size() << " bytes, allowed are "
                     << kLongestPattern);
-  return Regex(translate_pattern(pattern, where), PCRE2_UTF | PCRE2_UCP, where);
+  return Regex(translate_pattern(pattern, where), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, where);
 }
 
 Regex Regex::literal(std::string_view text, const std::string& where) {
@@ -70,7 +70,7 @@ Regex::Regex(const std::string& pattern, unsigned options, const std::string& wh
   int error = 0;
   PCRE2_SIZE at = 0;
   code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                            options | PCRE2_NEVER_BACKSLASH_C, &error, &at, context.get()));
+                            options, &error, &at, context.get()));
   SMELT_CHECK(ConfigError, code_,
               where << ": '" << pattern << "' is not a regular expression: " << message_of(error)
                     << " at byte " << at);

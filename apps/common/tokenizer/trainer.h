@@ -29,8 +29,8 @@ struct BpeTrainerOptions {
   /// Ids behind all others, in this order. Empty: <|begin_of_text|> and <|end_of_text|> for llama3,
   /// <|endoftext|> for the others. <|begin_of_text|> is put in front of a text by
   /// EncodeOptions::add_specials.
-  std::vector<std::string> special_tokens;
-  std::string eod;           ///< the one that ends documents; empty: by the rule of load_tokenizer
+  std::vector<std::string> special_tokens = {};
+  std::string eod = {};      ///< the one that ends documents; empty: by the rule of load_tokenizer
   int64_t min_frequency = 2; ///< pairs that occur less often do not merge
   int threads = 0;           ///< for counting; 0: as many as the machine has
   /// Of all distinct pieces together. Beyond it the rarest are forgotten, which changes nothing
