@@ -11,6 +11,7 @@
 #include "tensor/rng.h"
 #include "tests/apps/data_files.h"
 
+extern "C" int fuzz_pattern(const uint8_t* data, size_t size);
 extern "C" int fuzz_tokenizer(const uint8_t* data, size_t size);
 
 using namespace smelt;
@@ -25,7 +26,7 @@ struct Target {
 };
 std::ostream& operator<<(std::ostream& out, const Target& target) { return out << target.name; }
 
-const std::vector<Target> kTargets = {{"tokenizer", fuzz_tokenizer}};
+const std::vector<Target> kTargets = {{"pattern", fuzz_pattern}, {"tokenizer", fuzz_tokenizer}};
 constexpr int kMutations = 400;
 
 std::vector<std::string> seeds_of(const Target& target) {

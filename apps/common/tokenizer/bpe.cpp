@@ -69,8 +69,10 @@ void Bpe::merge(std::string_view piece, Scratch& scratch, std::vector<int32_t>& 
       return ids.push_back(id);
   }
   if (merges_.empty()) {
-    for (const char byte : piece)
-      ids.push_back(vocabulary_.byte_ids()[static_cast<unsigned char>(byte)]);
+    const size_t before = ids.size();
+    ids.resize(before + piece.size());
+    for (size_t i = 0; i < piece.size(); ++i)
+      ids[before + i] = vocabulary_.byte_ids()[static_cast<unsigned char>(piece[i])];
     return;
   }
   piece.size() <= kShort ? merge_short(piece, ids) : merge_long(piece, scratch, ids);
@@ -112,7 +114,10 @@ void Bpe::merge_long(std::string_view piece, Scratch& scratch, std::vector<int32
   SMELT_CHECK(RunError, piece.size() < kNoRank,
               "a piece of " << piece.size() << " bytes is too long for the tokenizer");
   const auto count = static_cast<uint32_t>(piece.size());
-  auto& [cache, symbols, next, previous, heap] = scratch;
+  auto& symbols = scratch.symbols;
+  auto& next = scratch.next;
+  auto& previous = scratch.previous;
+  auto& heap = scratch.heap;
   symbols.resize(count);
   next.resize(count);
   previous.resize(count);

@@ -1,10 +1,10 @@
 #include "apps/common/tokenizer/tokenizer.h"
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "apps/common/tokenizer/bpe_tokenizer.h"
@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr uintmax_t kLongestFile = uintmax_t{64} << 20;
+constexpr size_t kLongestFile = size_t{64} << 20;
 
 // Bytes that a UTF-8 character starting with `lead` has, 1 if it cannot start one.
 size_t character_bytes(unsigned char lead) {
@@ -38,11 +38,15 @@ size_t unfinished_tail(const std::string& text) {
 std::string read_file(const fs::path& path) {
   std::ifstream in(path, std::ios::binary);
   SMELT_CHECK(IoError, in, path.string() << ": cannot read: " << std::strerror(errno));
-  std::error_code error;
-  const uintmax_t bytes = fs::file_size(path, error);
-  SMELT_CHECK(IoError, error || bytes <= kLongestFile,
-              path.string() << ": " << bytes << " bytes; allowed are " << kLongestFile);
-  return {std::istreambuf_iterator<char>(in), {}};
+  std::string text;
+  std::array<char, 65536> block;
+  while (in.read(block.data(), block.size()), in.gcount() > 0) {
+    text.append(block.data(), static_cast<size_t>(in.gcount()));
+    SMELT_CHECK(IoError, text.size() <= kLongestFile,
+                path.string() << ": more than " << kLongestFile << " bytes, which are allowed");
+  }
+  SMELT_CHECK(IoError, !in.bad(), path.string() << ": cannot read: " << std::strerror(errno));
+  return text;
 }
 
 void write_text(const fs::path& path, const std::string& text) {

@@ -147,6 +147,7 @@ BOOST_AUTO_TEST_CASE(what_is_not_json_is_refused) {
   BOOST_CHECK_EXCEPTION(BpeTokenizer(std::string((64 << 20) + 1, ' '), "t.json"), IoError,
                         says("a tokenizer may have"));
   BOOST_CHECK_EXCEPTION(load_tokenizer("/none/tokenizer.json"), IoError, says("cannot read"));
+  BOOST_CHECK_EXCEPTION(load_tokenizer("/dev/zero"), IoError, says("/dev/zero: more than"));
 }
 
 BOOST_AUTO_TEST_CASE(constructs_that_engines_read_differently_are_refused) {
