@@ -23,7 +23,8 @@ namespace json = boost::json;
 class GeneratedText {
  public:
   GeneratedText() {
-    const char* kOnsets[] = {"b", "d", "st", "k", "l", "m", "n", "pr", "r", "s", "t", "th", "v", "w"};
+    const char* kOnsets[] = {"b",  "d", "st", "k", "l",  "m", "n",
+                             "pr", "r", "s",  "t", "th", "v", "w"};
     const char* kRests[] = {"a", "e", "i", "o", "u", "er", "en", "al", "ing", "is", "on", "ou"};
     for (size_t word = 0; word < kWords; ++word) {
       std::string text;
@@ -113,7 +114,8 @@ OptionTable tokenizer_options() {
   OptionTable options("bench tokenizer",
                       "Trains a vocabulary of each style on the texts and encodes them with it, on "
                       "one core; training counts on all cores.");
-  options.list("text", "FILE", "texts to take instead of generated ones; each is measured by itself");
+  options.list("text", "FILE",
+               "texts to take instead of generated ones; each is measured by itself");
   options.integer("vocab-size", 32768, 512, 1 << 20, "ids", "size of the vocabularies");
   options.text("out", "", "FILE", "also write the JSON document to this file");
   return options;

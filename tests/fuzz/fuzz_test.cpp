@@ -1,4 +1,5 @@
-// The fuzz targets without a fuzzer: their seeds, and mutations of them that are the same every time.
+// The fuzz targets without a fuzzer: their seeds, and mutations of them that are the same every
+// time.
 #include <algorithm>
 #include <filesystem>
 #include <functional>
@@ -43,16 +44,26 @@ std::vector<std::string> seeds_of(const Target& target) {
 std::string mutated(const std::vector<std::string>& seeds, uint64_t number) {
   const Random random(5, "tests/fuzz");
   uint64_t drawn = number * 64;
-  const auto draw = [&](uint64_t below) { return random.below(drawn++, std::max<uint64_t>(below, 1)); };
+  const auto draw = [&](uint64_t below) {
+    return random.below(drawn++, std::max<uint64_t>(below, 1));
+  };
   std::string text = seeds[draw(seeds.size())];
   for (uint64_t changes = 1 + draw(4); changes > 0; --changes) {
     const size_t at = draw(text.size()), length = std::min<size_t>(draw(40), text.size() - at);
     const std::string& other = seeds[draw(seeds.size())];
     switch (draw(5)) {
-      case 0: text.insert(at, 1, static_cast<char>(draw(256))); break;
-      case 1: text.erase(at, length); break;
-      case 2: text.insert(at, text.substr(at, length)); break;
-      case 3: text.insert(at, other.substr(draw(other.size()), length)); break;
+      case 0:
+        text.insert(at, 1, static_cast<char>(draw(256)));
+        break;
+      case 1:
+        text.erase(at, length);
+        break;
+      case 2:
+        text.insert(at, text.substr(at, length));
+        break;
+      case 3:
+        text.insert(at, other.substr(draw(other.size()), length));
+        break;
       default:
         if (!text.empty()) text[at] = "0123456789-{}[]\",:ne\xFF\0"[draw(22)];
     }

@@ -16,8 +16,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string pattern = smelt::replace_invalid_utf8(input.substr(0, cut));
   const std::string text = smelt::replace_invalid_utf8(input.substr(cut + 1, 64));
   try {
-    for (const auto behavior : {smelt::SplitBehavior::isolated, smelt::SplitBehavior::merged_with_next,
-                                smelt::SplitBehavior::contiguous}) {
+    for (const auto behavior :
+         {smelt::SplitBehavior::isolated, smelt::SplitBehavior::merged_with_next,
+          smelt::SplitBehavior::contiguous}) {
       std::vector<smelt::PreTokenizerStage> stages(1);
       stages[0].pattern.push_back(smelt::Regex::pattern(pattern, "pattern"));
       stages[0].behavior = behavior;

@@ -9,9 +9,11 @@
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string file(reinterpret_cast<const char*>(data), size);
-  // Words, code, scripts, combining marks, specials, and bytes of the file itself, mostly not UTF-8.
+  // Words, code, scripts, combining marks, specials, and bytes of the file itself, mostly not
+  // UTF-8.
   std::string text =
-      "It's the 1st caf\u00e9, cafe\u0301; \u4e2d\u6587 \u0939\u093f x_y += 0x1F;\r\n\t  <|endoftext|> <x>  \U0001f600\u180e\xC3";
+      "It's the 1st caf\u00e9, cafe\u0301; \u4e2d\u6587 \u0939\u093f x_y += 0x1F;\r\n\t  "
+      "<|endoftext|> <x>  \U0001f600\u180e\xC3";
   text += file.substr(file.size() / 2, 64);
   try {
     const smelt::BpeTokenizer tokenizer(file, "tokenizer.json");

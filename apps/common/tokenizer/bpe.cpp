@@ -81,8 +81,8 @@ void Bpe::merge(std::string_view piece, Scratch& scratch, std::vector<int32_t>& 
 void Bpe::merge_short(std::string_view piece, std::vector<int32_t>& ids) const {
   size_t count = piece.size();
   std::array<int32_t, kShort> symbols;
-  std::array<uint32_t, kShort> ranks;    // of the pair that begins here
-  std::array<int32_t, kShort> results;   // its new symbol
+  std::array<uint32_t, kShort> ranks;   // of the pair that begins here
+  std::array<int32_t, kShort> results;  // its new symbol
   const auto look_up = [&](size_t i) {
     const MergeTable::Merge* merge = merges_.find(symbols[i], symbols[i + 1]);
     ranks[i] = merge != nullptr ? merge->rank : kNoRank;

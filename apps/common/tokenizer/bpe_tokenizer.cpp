@@ -17,10 +17,13 @@ std::string byte_tokenizer_text() {
   namespace json = boost::json;
   json::object vocab;
   for (int id = 0; id < 256; ++id) vocab[byte_level_alphabet()[static_cast<size_t>(id)]] = id;
-  const json::object eod{
-      {"id", ByteTokenizer::kEod}, {"content", kEndNames[0]}, {"single_word", false},
-      {"lstrip", false},           {"rstrip", false},         {"normalized", false},
-      {"special", true}};
+  const json::object eod{{"id", ByteTokenizer::kEod},
+                         {"content", kEndNames[0]},
+                         {"single_word", false},
+                         {"lstrip", false},
+                         {"rstrip", false},
+                         {"normalized", false},
+                         {"special", true}};
   // use_regex = false: without merges, splitting into words could change nothing.
   const json::object byte_level{{"type", "ByteLevel"},
                                 {"add_prefix_space", false},
@@ -97,7 +100,8 @@ BpeTokenizer::BpeTokenizer(std::string text, const std::string& where, const Spe
     tokens_[static_cast<size_t>(added.id)] = {added.content, added.special};
     exact_ = exact_ && (added.special || (!added.lstrip && !added.rstrip));
     if (added.normalized) {
-      normalized_.add(added, file_.nfc ? std::string(to_nfc(added.content, normal)) : added.content);
+      normalized_.add(added,
+                      file_.nfc ? std::string(to_nfc(added.content, normal)) : added.content);
     } else {
       raw_.add(added, added.content);
     }
@@ -130,8 +134,8 @@ int32_t BpeTokenizer::find_eod(const std::string& where, const std::string& eod)
     return id;
   }
   if (names_.eos_id >= 0) {
-    const bool special = names_.eos_id < vocab_size() &&
-                         tokens_[static_cast<size_t>(names_.eos_id)].special;
+    const bool special =
+        names_.eos_id < vocab_size() && tokens_[static_cast<size_t>(names_.eos_id)].special;
     SMELT_CHECK(ConfigError, special,
                 where << ": eos_token_id = " << names_.eos_id
                       << " of config.json must be one of added_tokens with \"special\":true");
@@ -142,8 +146,10 @@ int32_t BpeTokenizer::find_eod(const std::string& where, const std::string& eod)
     if (const int32_t id = special_id(name); id >= 0) return id;
     tried += std::string(tried.empty() ? "" : ", ") + name;
   }
-  throw ConfigError(where + ": no token ends a document; name one, or add one of these to "
-                            "added_tokens with \"special\":true: " + tried);
+  throw ConfigError(where +
+                    ": no token ends a document; name one, or add one of these to "
+                    "added_tokens with \"special\":true: " +
+                    tried);
 }
 
 const BpeTokenizer::Token& BpeTokenizer::token(int32_t id) const {
@@ -199,9 +205,8 @@ void BpeTokenizer::split(std::string_view text, bool added, bool specials, Scrat
     }
   };
   if (!added || !raw_.finds(specials)) return any(text);
-  raw_.split(text, specials, [&](std::string_view part, int32_t id) {
-    id < 0 ? any(part) : sink(part, id);
-  });
+  raw_.split(text, specials,
+             [&](std::string_view part, int32_t id) { id < 0 ? any(part) : sink(part, id); });
 }
 
 void BpeTokenizer::encode(std::string_view text, const EncodeOptions& options,

@@ -42,7 +42,8 @@ class BpeTokenizer : public Tokenizer {
   const std::string& json_text() const override { return text_; }
   std::string config_text() const override { return tokenizer_config_text(names_); }
 
-  /// The pieces of `text` that merges work on, for training and tests. No added token is looked for.
+  /// The pieces of `text` that merges work on, for training and tests. No added token is looked
+  /// for.
   void for_each_piece(std::string_view text,
                       const std::function<void(std::string_view)>& sink) const;
 
@@ -63,8 +64,8 @@ class BpeTokenizer : public Tokenizer {
   std::string text_;
   TokenizerFile file_;
   SpecialNames names_;
-  std::vector<Token> tokens_;               // by id
-  AddedTokenFinder raw_, normalized_;       // looked for before and after normalisation
+  std::vector<Token> tokens_;          // by id
+  AddedTokenFinder raw_, normalized_;  // looked for before and after normalisation
   int32_t eod_id_ = -1;
   bool exact_ = true;
   // What encode needs besides, one for every call at a time; kept, for the piece cache in it.

@@ -18,10 +18,10 @@ constexpr char32_t kCodes = 0x110000;
 std::string normalized(std::string_view text) {
   utf8proc_uint8_t* raw = nullptr;
   // With its length given, a NUL is a character like any other.
-  const utf8proc_ssize_t bytes = utf8proc_map(
-      reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-      static_cast<utf8proc_ssize_t>(text.size()), &raw,
-      static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
+  const utf8proc_ssize_t bytes =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &raw,
+                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
   const std::unique_ptr<utf8proc_uint8_t, void (*)(void*)> owner(raw, std::free);
   SMELT_CHECK(RunError, bytes >= 0, "NFC: " << utf8proc_errmsg(bytes));
   return {reinterpret_cast<const char*>(raw), static_cast<size_t>(bytes)};

@@ -56,7 +56,8 @@ void PieceCounts::prune(int64_t bytes) {
 
 std::vector<std::pair<std::string_view, uint64_t>> PieceCounts::sorted() const {
   std::vector<std::pair<std::string_view, uint64_t>> pieces;
-  for (const Shard& shard : shards_) pieces.insert(pieces.end(), shard.counts.begin(), shard.counts.end());
+  for (const Shard& shard : shards_)
+    pieces.insert(pieces.end(), shard.counts.begin(), shard.counts.end());
   std::sort(pieces.begin(), pieces.end());
   return pieces;
 }

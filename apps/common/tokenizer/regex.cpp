@@ -49,16 +49,17 @@ void RegexScratch::limit_for(size_t bytes) {
 }
 
 Regex Regex::pattern(std::string_view pattern, const std::string& where) {
-  SMELT_CHECK(ConfigError, pattern.size() <= kLongestPattern,
-              where << ": the pattern has " << pattern.size() << " bytes, allowed are "
-                    << kLongestPattern);
-  return Regex(translate_pattern(pattern, where), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C, where);
+  SMELT_CHECK(
+      ConfigError, pattern.size() <= kLongestPattern,
+      where << ": the pattern has " << pattern.size() << " bytes, allowed are " << kLongestPattern);
+  return Regex(translate_pattern(pattern, where), PCRE2_UTF | PCRE2_UCP | PCRE2_NEVER_BACKSLASH_C,
+               where);
 }
 
 Regex Regex::literal(std::string_view text, const std::string& where) {
-  SMELT_CHECK(ConfigError, text.size() <= kLongestPattern,
-              where << ": the pattern has " << text.size() << " bytes, allowed are "
-                    << kLongestPattern);
+  SMELT_CHECK(
+      ConfigError, text.size() <= kLongestPattern,
+      where << ": the pattern has " << text.size() << " bytes, allowed are " << kLongestPattern);
   return Regex(std::string(text), PCRE2_UTF | PCRE2_LITERAL, where);
 }
 
@@ -69,8 +70,8 @@ Regex::Regex(const std::string& pattern, unsigned options, const std::string& wh
   pcre2_set_newline(context.get(), PCRE2_NEWLINE_LF);
   int error = 0;
   PCRE2_SIZE at = 0;
-  code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(),
-                            options, &error, &at, context.get()));
+  code_.reset(pcre2_compile(reinterpret_cast<PCRE2_SPTR>(pattern.data()), pattern.size(), options,
+                            &error, &at, context.get()));
   SMELT_CHECK(ConfigError, code_,
               where << ": '" << pattern << "' is not a regular expression: " << message_of(error)
                     << " at byte " << at);
@@ -84,11 +85,11 @@ Regex::Regex(const std::string& pattern, unsigned options, const std::string& wh
 bool Regex::find(std::string_view text, size_t from, RegexScratch& scratch, size_t& begin,
                  size_t& end) const {
   const auto* subject = reinterpret_cast<PCRE2_SPTR>(text.data());
-  const int result =
-      compiled_ ? pcre2_jit_match(code_.get(), subject, text.size(), from, 0, scratch.data_.get(),
-                                  scratch.context_.get())
-                : pcre2_match(code_.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK,
-                              scratch.data_.get(), scratch.context_.get());
+  const int result = compiled_
+                         ? pcre2_jit_match(code_.get(), subject, text.size(), from, 0,
+                                           scratch.data_.get(), scratch.context_.get())
+                         : pcre2_match(code_.get(), subject, text.size(), from, PCRE2_NO_UTF_CHECK,
+                                       scratch.data_.get(), scratch.context_.get());
   if (result == PCRE2_ERROR_NOMATCH) return false;
   SMELT_CHECK(RunError, result >= 0,
               "the tokenizer's pattern fails on a text of " << text.size() << " bytes at byte "

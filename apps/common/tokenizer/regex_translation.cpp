@@ -130,24 +130,33 @@ class Translation {
     previous_ = '\0';
     const char c = peek();
     switch (c) {
-      case 's': return put(in_class_ ? kSpaces : "[" + std::string(kSpaces) + "]", 2);
+      case 's':
+        return put(in_class_ ? kSpaces : "[" + std::string(kSpaces) + "]", 2);
       case 'S':
         if (in_class_) refuse("'\\S' inside a class");
         return put("[^" + std::string(kSpaces) + "]", 2);
-      case 'd': return put("\\p{Nd}", 2);
-      case 'D': return put("\\P{Nd}", 2);
+      case 'd':
+        return put("\\p{Nd}", 2);
+      case 'D':
+        return put("\\P{Nd}", 2);
       case 'p':
-      case 'P': return property(c);
+      case 'P':
+        return property(c);
       case 'r':
       case 'n':
       case 't':
       case 'f':
       case 'a':
-      case 'e': return copy(2);
-      case 'v': return put("\\x0b", 2);
-      case 'x': return hexadecimal();
-      case 'u': return unicode();
-      default: break;
+      case 'e':
+        return copy(2);
+      case 'v':
+        return put("\\x0b", 2);
+      case 'x':
+        return hexadecimal();
+      case 'u':
+        return unicode();
+      default:
+        break;
     }
     if (at_ + 1 == in_.size()) refuse("'\\' at the end");
     if (is_letter(c) || is_digit(c) || !is_ascii(c) || c == '\0')

@@ -13,8 +13,7 @@ constexpr size_t kParsedBytes = size_t{64} << 20;
 
 }  // namespace
 
-void read_tokenizer_config(const std::string& text, const std::string& where,
-                           SpecialNames& names) {
+void read_tokenizer_config(const std::string& text, const std::string& where, SpecialNames& names) {
   const BoundedJson parsed(text, where, kParsedBytes);
   const JsonFields file = parsed.root();
   const auto read = [&](std::string_view key, std::string& name) {

@@ -16,7 +16,7 @@ namespace smelt {
 /// special token is ordinary text (case 94).
 struct EncodeOptions {
   bool recognise_specials = false;  ///< text that spells a special token gives its id
-  bool add_specials = false;        ///< adds what the file's post-processor adds, e.g. a begin token
+  bool add_specials = false;  ///< adds what the file's post-processor adds, e.g. a begin token
 };
 
 /// All functions may be called from several threads at once.
@@ -27,7 +27,8 @@ class Tokenizer {
   /// @throws RunError if a pattern of the tokenizer exceeds its limits on this text.
   virtual void encode(std::string_view text, const EncodeOptions& options,
                       std::vector<int32_t>& ids) const = 0;
-  /// The ids of `text`; no special id among them, also where the text spells a special token's name.
+  /// The ids of `text`; no special id among them, also where the text spells a special token's
+  /// name.
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const {
     std::vector<int32_t> ids;
     encode(text, options, ids);
@@ -49,7 +50,8 @@ class Tokenizer {
   /// The bytes of `id`, or the name of a special token; empty for an id without a token.
   /// @throws ConfigError for an id outside [0, vocab_size()).
   virtual std::string id_text(int32_t id) const = 0;
-  /// The id of an added token or, else, of a vocabulary entry as tokenizer.json spells it; -1: none.
+  /// The id of an added token or, else, of a vocabulary entry as tokenizer.json spells it; -1:
+  /// none.
   virtual int32_t find_token(std::string_view name) const = 0;
   /// What the file asks for and is left out, for the user to know; mostly empty.
   virtual std::vector<std::string> notices() const = 0;
@@ -68,8 +70,8 @@ class Tokenizer {
 ///
 /// The token that ends a document is, in this order: `eod`, if given; "eos_token" of a
 /// tokenizer_config.json beside; "eos_token_id" of a config.json beside (the first of several); the
-/// first of <|endoftext|>, <|end_of_text|>, </s>, <eos>, <|eos|>, <|im_end|> that is a special token.
-/// Files beside count only if the file's own name is tokenizer.json.
+/// first of <|endoftext|>, <|end_of_text|>, </s>, <eos>, <|eos|>, <|im_end|> that is a special
+/// token. Files beside count only if the file's own name is tokenizer.json.
 /// @throws IoError if a file cannot be read or is not JSON, ConfigError if it describes a tokenizer
 ///   that smelt does not implement or the token that ends a document is unknown or not special.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const std::string& eod = "");

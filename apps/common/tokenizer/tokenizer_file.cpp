@@ -64,8 +64,9 @@ PreTokenizer read_pre_tokenizer(const JsonFields& file) {
   };
   const auto add = [&](const JsonFields& part) {
     const std::string_view type = part.required_text("type");
-    SMELT_CHECK(ConfigError, !byte_level,
-                part.where << ": nothing may follow ByteLevel, after which text is in its alphabet");
+    SMELT_CHECK(
+        ConfigError, !byte_level,
+        part.where << ": nothing may follow ByteLevel, after which text is in its alphabet");
     SMELT_CHECK(ConfigError, stages.size() < kMostStages,
                 part.where << ": more than " << kMostStages << " steps");
     if (type == "ByteLevel") {
@@ -221,13 +222,12 @@ void read_model(const JsonFields& file, TokenizerFile& result, std::set<int32_t>
 }
 
 /// @param from_text  ids that merges and single bytes give
-void read_added(const JsonFields& file, const std::set<int32_t>& from_text,
-                TokenizerFile& result) {
+void read_added(const JsonFields& file, const std::set<int32_t>& from_text, TokenizerFile& result) {
   if (file.find("added_tokens") == nullptr) return;
   const json::array& list = file.required_array("added_tokens");
   SMELT_CHECK(ConfigError, list.size() <= kMostAdded,
-              file.place("added_tokens") << " has " << list.size() << " tokens; allowed are "
-                                         << kMostAdded);
+              file.place("added_tokens")
+                  << " has " << list.size() << " tokens; allowed are " << kMostAdded);
   const Vocabulary& vocabulary = *result.vocabulary;
   std::set<std::string_view> known;
   int64_t largest = -1;  // id of an added token
@@ -250,9 +250,9 @@ void read_added(const JsonFields& file, const std::set<int32_t>& from_text,
     largest = std::max(largest, id);
     const int64_t given = fields.required_integer("id");
     SMELT_CHECK(ConfigError, given == id,
-                fields.place("id") << " is " << given << "; allowed is " << id
-                                   << ", which the tokenizers library gives to '" << token.content
-                                   << "'");
+                fields.place("id")
+                    << " is " << given << "; allowed is " << id
+                    << ", which the tokenizers library gives to '" << token.content << "'");
     SMELT_CHECK(ConfigError, id < kMaxVocabulary, fields.place("id") << " is too large");
     token.id = static_cast<int32_t>(id);
     if (id < vocabulary.size() && !vocabulary.bytes(token.id).empty()) {
@@ -261,9 +261,8 @@ void read_added(const JsonFields& file, const std::set<int32_t>& from_text,
                       << " '" << token.content << "' is spelled like the entry of id " << id
                       << ", which stands for other bytes");
       SMELT_CHECK(ConfigError, !token.special || from_text.count(token.id) == 0,
-                  fields.place("content")
-                      << " '" << token.content
-                      << "' is special, but merges give it from ordinary text");
+                  fields.place("content") << " '" << token.content
+                                          << "' is special, but merges give it from ordinary text");
       if (token.special) result.bpe->exclude(token.id);
     }
     result.added.push_back(std::move(token));

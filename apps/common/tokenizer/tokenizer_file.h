@@ -17,11 +17,11 @@ namespace smelt {
 
 struct TokenizerFile {
   std::vector<AddedToken> added;
-  bool nfc = false;                    ///< normalise to NFC
+  bool nfc = false;  ///< normalise to NFC
   PreTokenizer pre_tokenizer;
-  std::vector<int32_t> prefix, suffix; ///< ids that the post-processor puts around a text
+  std::vector<int32_t> prefix, suffix;  ///< ids that the post-processor puts around a text
   std::unique_ptr<Vocabulary> vocabulary;
-  std::unique_ptr<Bpe> bpe;            ///< refers to *vocabulary
+  std::unique_ptr<Bpe> bpe;  ///< refers to *vocabulary
   std::vector<std::string> notices;
 };
 

@@ -16,10 +16,8 @@ namespace {
 namespace json = boost::json;
 
 // What Qwen2 and Llama 3 differ in is how many digits are a piece.
-constexpr char kBeforeDigits[] =
-    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)";
-constexpr char kAfterDigits[] =
-    R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr char kBeforeDigits[] = R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|)";
+constexpr char kAfterDigits[] = R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
 
 std::string quoted(std::string_view text) {
   return json::serialize(json::value(json::string(text.data(), text.size())));
@@ -62,11 +60,10 @@ json::value post_processor(TokenizerStyle style, const std::vector<std::string>&
       {begin, json::object{{"id", begin},
                            {"ids", json::array{first_id + (at - special_tokens.begin())}},
                            {"tokens", json::array{begin}}}}};
-  const json::object added{
-      {"type", "TemplateProcessing"},
-      {"single", json::array{token, sequence("A", 0)}},
-      {"pair", json::array{token, sequence("A", 0), second, sequence("B", 1)}},
-      {"special_tokens", names}};
+  const json::object added{{"type", "TemplateProcessing"},
+                           {"single", json::array{token, sequence("A", 0)}},
+                           {"pair", json::array{token, sequence("A", 0), second, sequence("B", 1)}},
+                           {"special_tokens", names}};
   return json::object{{"type", "Sequence"}, {"processors", json::array{bytes, added}}};
 }
 
@@ -97,9 +94,10 @@ std::string tokenizer_json(TokenizerStyle style, const std::vector<std::string>&
   put("post_processor", post_processor(style, special_tokens, first_special));
   put("decoder", byte_level(style == TokenizerStyle::gpt2));
   // Llama 3's file comes from a vocabulary in which a piece that is a token is that token.
-  text += "\"model\":{\n\"type\":\"BPE\",\n\"dropout\":null,\n\"unk_token\":null,\n"
-          "\"continuing_subword_prefix\":null,\n\"end_of_word_suffix\":null,\n"
-          "\"fuse_unk\":false,\n\"byte_fallback\":false,\n\"ignore_merges\":";
+  text +=
+      "\"model\":{\n\"type\":\"BPE\",\n\"dropout\":null,\n\"unk_token\":null,\n"
+      "\"continuing_subword_prefix\":null,\n\"end_of_word_suffix\":null,\n"
+      "\"fuse_unk\":false,\n\"byte_fallback\":false,\n\"ignore_merges\":";
   text += style == TokenizerStyle::llama3 ? "true" : "false";
   text += ",\n\"vocab\":{";
   for (size_t id = 0; id < tokens.size(); ++id)

@@ -47,9 +47,9 @@ BpeTrainer::BpeTrainer(const BpeTrainerOptions& options) : options_(options) {
               "min_frequency " << options_.min_frequency << " must be at least 1");
   if (options_.threads <= 0)
     options_.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  splitter_ = std::make_unique<BpeTokenizer>(
-      tokenizer_json(options_.style, single_bytes(), {}, specials), "training", SpecialNames{},
-      options_.eod);
+  splitter_ =
+      std::make_unique<BpeTokenizer>(tokenizer_json(options_.style, single_bytes(), {}, specials),
+                                     "training", SpecialNames{}, options_.eod);
 }
 
 BpeTrainer::~BpeTrainer() = default;

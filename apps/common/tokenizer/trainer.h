@@ -30,9 +30,9 @@ struct BpeTrainerOptions {
   /// <|endoftext|> for the others. <|begin_of_text|> is put in front of a text by
   /// EncodeOptions::add_specials.
   std::vector<std::string> special_tokens = {};
-  std::string eod = {};      ///< the one that ends documents; empty: by the rule of load_tokenizer
-  int64_t min_frequency = 2; ///< pairs that occur less often do not merge
-  int threads = 0;           ///< for counting; 0: as many as the machine has
+  std::string eod = {};       ///< the one that ends documents; empty: by the rule of load_tokenizer
+  int64_t min_frequency = 2;  ///< pairs that occur less often do not merge
+  int threads = 0;            ///< for counting; 0: as many as the machine has
   /// Of all distinct pieces together. Beyond it the rarest are forgotten, which changes nothing
   /// that matters: they are far below the counts that merge.
   int64_t piece_memory_bytes = int64_t{2} << 30;

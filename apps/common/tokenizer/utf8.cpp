@@ -45,9 +45,12 @@ const unsigned char* bytes_of(std::string_view text) {
 
 char32_t code_of(const unsigned char* p, size_t bytes) {
   switch (bytes) {
-    case 1: return p[0];
-    case 2: return (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu);
-    case 3: return (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
+    case 1:
+      return p[0];
+    case 2:
+      return (p[0] & 0x1Fu) << 6 | (p[1] & 0x3Fu);
+    case 3:
+      return (p[0] & 0x0Fu) << 12 | (p[1] & 0x3Fu) << 6 | (p[2] & 0x3Fu);
     default:
       return (p[0] & 0x07u) << 18 | (p[1] & 0x3Fu) << 12 | (p[2] & 0x3Fu) << 6 | (p[3] & 0x3Fu);
   }
@@ -157,8 +160,10 @@ bool is_word_character(char32_t code) {
     case UTF8PROC_CATEGORY_ME:
     case UTF8PROC_CATEGORY_ND:
     case UTF8PROC_CATEGORY_NL:
-    case UTF8PROC_CATEGORY_PC: return true;
-    default: return false;
+    case UTF8PROC_CATEGORY_PC:
+      return true;
+    default:
+      return false;
   }
 }
 

@@ -23,9 +23,9 @@ Vocabulary::Vocabulary(const std::vector<std::pair<std::string_view, int64_t>>& 
   by_bytes_.reserve(entries.size());
   for (const auto& [spelling, id] : entries) {
     std::string& entry = entries_[static_cast<size_t>(id)];
-    SMELT_CHECK(ConfigError, entry.empty(),
-                where << ": id " << id << " is given twice, the second time to '" << spelling
-                      << "'");
+    SMELT_CHECK(
+        ConfigError, entry.empty(),
+        where << ": id " << id << " is given twice, the second time to '" << spelling << "'");
     std::optional<std::string> bytes = byte_level_bytes(spelling);
     auto& map = bytes ? by_bytes_ : by_literal_;
     entry = bytes ? std::move(*bytes) : std::string(spelling);

@@ -34,8 +34,6 @@ class Vocabulary {
   int32_t find_spelling(std::string_view spelling) const;
   /// What `id` stands for; empty for an id without an entry.
   const std::string& bytes(int32_t id) const { return entries_[static_cast<size_t>(id)]; }
-  /// Whether merges can meet the entry.
-  bool reachable(int32_t id) const { return find_bytes(bytes(id)) == id; }
   /// Ids of the single bytes.
   const std::array<int32_t, 256>& byte_ids() const { return byte_ids_; }
 

@@ -77,7 +77,7 @@ BOOST_AUTO_TEST_CASE(ignore_merges_takes_whole_pieces_but_never_a_special_token)
   json::object file = small_file();
   auto& model = file["model"].as_object();
   model["ignore_merges"] = true;
-  model["vocab"].as_object()["bcd"] = 259;       // no merge leads to it
+  model["vocab"].as_object()["bcd"] = 259;  // no merge leads to it
   model["vocab"].as_object()["<|x|>"] = 260;
   file["added_tokens"] = json::array{added_token(260, "<|x|>", true)};
   file["pre_tokenizer"].as_object()["use_regex"] = false;
@@ -129,7 +129,8 @@ BOOST_AUTO_TEST_CASE(invalid_bytes_are_pieces_of_their_own) {
   std::vector<std::string> pieces;
   tokenizer.for_each_piece("ab \xFF\xC3\xE2\x82 cd\u00e9\xED\xA0\x80",
                            [&](std::string_view piece) { pieces.emplace_back(piece); });
-  const std::vector<std::string> expected = {"ab", " ", "\xFF\xC3\xE2\x82", " cd\u00e9", "\xED\xA0\x80"};
+  const std::vector<std::string> expected = {"ab", " ", "\xFF\xC3\xE2\x82", " cd\u00e9",
+                                             "\xED\xA0\x80"};
   BOOST_TEST(pieces == expected);
 }
 

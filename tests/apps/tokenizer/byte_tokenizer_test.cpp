@@ -1,8 +1,7 @@
 // The byte tokenizer: exact for every byte string, and no special id out of text.
-#include "apps/common/tokenizer/bpe_tokenizer.h"
-
 #include <boost/test/unit_test.hpp>
 
+#include "apps/common/tokenizer/bpe_tokenizer.h"
 #include "apps/common/tokenizer/byte_level.h"
 #include "tensor/error.h"
 #include "tensor/rng.h"

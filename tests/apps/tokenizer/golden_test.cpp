@@ -1,5 +1,5 @@
-// Ids of the tokenizers library, written by tests/interop/tokenizer_golden.py: small vocabularies of
-// every style and nasty texts.
+// Ids of the tokenizers library, written by tests/interop/tokenizer_golden.py: small vocabularies
+// of every style and nasty texts.
 #include <cstring>
 #include <map>
 
@@ -60,8 +60,9 @@ void check_ids(const std::string& name, const std::string& suffix, const EncodeO
                     << texts[i].substr(0, 80) << "'");
 }
 
-const std::vector<std::string> kAll = {"gpt2",     "llama3", "qwen",           "untrained", "added",
-                                       "previous", "next",   "removed_invert", "removed",   "contiguous"};
+const std::vector<std::string> kAll = {"gpt2",    "llama3",    "qwen", "untrained",
+                                       "added",   "previous",  "next", "removed_invert",
+                                       "removed", "contiguous"};
 const std::vector<std::string> kWithSpecials = {"gpt2", "llama3", "qwen", "added"};
 
 }  // namespace
@@ -78,8 +79,8 @@ BOOST_DATA_TEST_CASE(ids_with_special_tokens_too, bdata::make(kWithSpecials), na
 
 // Case 96: what a tokenizer calls exact comes back, without replacing anything, also id by id.
 BOOST_DATA_TEST_CASE(case_96_every_byte_string_survives, bdata::make(kAll), name) {
-  const std::map<std::string, bool> exact = {{"gpt2", true}, {"llama3", true}, {"untrained", true},
-                                             {"contiguous", true}};
+  const std::map<std::string, bool> exact = {
+      {"gpt2", true}, {"llama3", true}, {"untrained", true}, {"contiguous", true}};
   const auto tokenizer = load_tokenizer(kFolder + name + ".json");
   BOOST_TEST(tokenizer->exact() == (exact.count(name) > 0));
   for (const std::string& text : golden_texts()) {

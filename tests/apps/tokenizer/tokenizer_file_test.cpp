@@ -4,6 +4,7 @@
 
 #include <boost/test/unit_test.hpp>
 
+#include "apps/common/tokenizer/json_fields.h"
 #include "tensor/error.h"
 #include "tests/apps/data_files.h"
 #include "tests/apps/tokenizer/tokenizer_files.h"
@@ -19,9 +20,7 @@ using Change = std::function<void(json::object&)>;
 void check_refused(const Change& change, const std::string& text) {
   json::object file = small_file(TokenizerStyle::qwen);
   change(file);
-  BOOST_TEST_CONTEXT(text) {
-    BOOST_CHECK_EXCEPTION(tokenizer_of(file), ConfigError, says(text));
-  }
+  BOOST_TEST_CONTEXT(text) { BOOST_CHECK_EXCEPTION(tokenizer_of(file), ConfigError, says(text)); }
 }
 
 json::object split(const json::value& pattern) {
@@ -29,10 +28,10 @@ json::object split(const json::value& pattern) {
 }
 
 json::value pre_tokenizer(const json::value& first) {
-  return json::object{{"type", "Sequence"},
-                      {"pretokenizers",
-                       {first,
-                        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
+  return json::object{
+      {"type", "Sequence"},
+      {"pretokenizers",
+       {first, {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"use_regex", false}}}}};
 }
 
 std::vector<std::string> pieces_of(const std::string& pattern, const std::string& text) {
@@ -80,11 +79,19 @@ BOOST_AUTO_TEST_CASE(model_is_checked) {
   model([](auto& m) { m["vocab"].as_object()[""] = 300; }, "the entry of id 300 is empty");
   model([](auto& m) { m["vocab"].as_object().erase("!"); }, "no entry '!' for byte 33");
   model([](auto& m) { m.erase("merges"); }, "model: merges is absent or null");
-  model([](auto& m) { m["merges"] = {"a b", json::array{"ab", "c"}}; }, "merges[1] is spelled unlike");
+  model(
+      [](auto& m) {
+        m["merges"] = {"a b", json::array{"ab", "c"}};
+      },
+      "merges[1] is spelled unlike");
   model([](auto& m) { m["merges"] = {"ab"}; }, "merges[0] must be two tokens");
   model([](auto& m) { m["merges"] = {"a b c"}; }, "merges[0] must be two tokens");
   model([](auto& m) { m["merges"] = {json::array{"a", 1}}; }, "merges[0] must be two tokens");
-  model([](auto& m) { m["merges"] = {json::array{"a", "nothing"}}; }, "merges[0]: 'nothing' is not");
+  model(
+      [](auto& m) {
+        m["merges"] = {json::array{"a", "nothing"}};
+      },
+      "merges[0]: 'nothing' is not");
   model([](auto& m) { m["merges"] = {"b a"}; }, "merges[0]: 'ba' is not in vocab");
 }
 
@@ -136,7 +143,8 @@ BOOST_AUTO_TEST_CASE(parts_that_are_not_implemented_are_refused) {
   part("post_processor", templated({b}, json::array{1}), "has no {\"Sequence\":{\"id\":\"A\"}}");
   part("post_processor", templated({a, a}, json::array{1}), "allowed is one sequence \"A\"");
   part("post_processor", templated({b, a}, json::array{-1}), "ids is -1");
-  part("post_processor", templated({b, a}, json::array{9999}), "post_processor: id 9999 is no token");
+  part("post_processor", templated({b, a}, json::array{9999}),
+       "post_processor: id 9999 is no token");
   part("model", nullptr, "model is absent or null");
 }
 
@@ -150,14 +158,39 @@ BOOST_AUTO_TEST_CASE(what_is_not_json_is_refused) {
   BOOST_CHECK_EXCEPTION(load_tokenizer("/dev/zero"), IoError, says("/dev/zero: more than"));
 }
 
+BOOST_AUTO_TEST_CASE(parsed_values_take_bounded_memory) {
+  std::string text = "{\"a\":[0";
+  for (int i = 0; i < 20000; ++i) text += ",0";
+  text += "]}";
+  BOOST_TEST(BoundedJson(text, "t.json", 4 << 20).root().required_array("a").size() == 20001u);
+  BOOST_CHECK_EXCEPTION(BoundedJson(text, "t.json", 1 << 18), IoError,
+                        says("t.json: its values take more than 262144 bytes of memory"));
+}
+
 BOOST_AUTO_TEST_CASE(constructs_that_engines_read_differently_are_refused) {
-  for (const std::string pattern :
-       {"^a", "a$", "\\ba", "\\wa", "\\ha", "\\Aa", "a\\z", "a\\K", "\\Ra", "(a)\\1", "(?<=a)b", "(?<n>a)",
-        "(?i)a", "(?m:a)", "(*COMMIT)a", "a{1,3}+", "a{1,3}?", "a{,3}", "a{", "[[:alpha:]]", "[a&&b]", "[]a]",
-        "[^]a]", "[\\Sa]", "(?i:\u00df)", "(?i:[\u00df])", "(?i:ss)", "(?i:aST)", "(?i:\\p{Lu})", "(?i:\\xdf)",
-        "\\xff", "\\x{110000}", "\\x{}", "\\x{41", "\\ud800", "\\u12", "\\pL", "\\p{L", "\\p{}", "\\", "\\\u00e9", "\\Qa\\E"})
+  for (const std::string pattern : {"^a",           "a$",
+                                    "\\ba",         "\\wa",
+                                    "\\ha",         "\\Aa",
+                                    "a\\z",         "a\\K",
+                                    "\\Ra",         "(a)\\1",
+                                    "(?<=a)b",      "(?<n>a)",
+                                    "(?i)a",        "(?m:a)",
+                                    "(*COMMIT)a",   "a{1,3}+",
+                                    "a{1,3}?",      "a{,3}",
+                                    "a{",           "[[:alpha:]]",
+                                    "[a&&b]",       "[]a]",
+                                    "[^]a]",        "[\\Sa]",
+                                    "(?i:\u00df)",  "(?i:[\u00df])",
+                                    "(?i:ss)",      "(?i:aST)",
+                                    "(?i:\\p{Lu})", "(?i:\\xdf)",
+                                    "\\xff",        "\\x{110000}",
+                                    "\\x{}",        "\\x{41",
+                                    "\\ud800",      "\\u12",
+                                    "\\pL",         "\\p{L",
+                                    "\\p{}",        "\\",
+                                    "\\\u00e9",     "\\Qa\\E"})
     BOOST_TEST_CONTEXT(pattern)
-    BOOST_CHECK_EXCEPTION(pieces_of(pattern, "a"), ConfigError, says("is not supported"));
+  BOOST_CHECK_EXCEPTION(pieces_of(pattern, "a"), ConfigError, says("is not supported"));
   BOOST_CHECK_EXCEPTION(pieces_of("\\p{Klingon}", "a"), ConfigError,
                         says("is not a regular expression"));
 }
@@ -172,8 +205,9 @@ BOOST_AUTO_TEST_CASE(constructs_are_read_as_oniguruma_reads_them) {
   // The script itself: U+30FC is written with Hiragana and Katakana, but belongs to neither.
   BOOST_TEST(pieces_of("\\p{Hiragana}+", "\u306e\u30fc") == (Pieces{"\u306e", "\u30fc"}));
   BOOST_TEST(pieces_of("\\p{^L}+", "ab1") == (Pieces{"ab", "1"}));
-  BOOST_TEST(pieces_of("[\\u4e00-\\u9fa5]+|\\x41|\\v", "a\u4e2d\u6587\x0b" "A") ==
-             (Pieces{"a", "\u4e2d\u6587", "\x0b", "A"}));
+  BOOST_TEST(pieces_of("[\\u4e00-\\u9fa5]+|\\x41|\\v",
+                       "a\u4e2d\u6587\x0b"
+                       "A") == (Pieces{"a", "\u4e2d\u6587", "\x0b", "A"}));
   BOOST_TEST(pieces_of("(?i:'s|'T)", "x'\u017f'ty") == (Pieces{"x", "'\u017f", "'t", "y"}));
   BOOST_TEST(pieces_of("(?:a|ab)(?=c)|b", "abc") == (Pieces{"ab", "c"}));
   BOOST_TEST(pieces_of("a++b|a", "aab") == (Pieces{"aab"}));

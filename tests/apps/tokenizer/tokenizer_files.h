@@ -23,8 +23,8 @@ inline boost::json::object small_file(TokenizerStyle style = TokenizerStyle::gpt
 
 /// added_tokens[i] of the library's form.
 inline boost::json::object added_token(int64_t id, const std::string& content, bool special) {
-  return {{"id", id},         {"content", content}, {"single_word", false}, {"lstrip", false},
-          {"rstrip", false},  {"normalized", false}, {"special", special}};
+  return {{"id", id},        {"content", content},  {"single_word", false}, {"lstrip", false},
+          {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
 inline BpeTokenizer tokenizer_of(const boost::json::object& file, const SpecialNames& names = {},

@@ -1,7 +1,8 @@
 // Training: which pairs merge, and that threads, order and memory do not change the file.
+#include "apps/common/tokenizer/trainer.h"
+
 #include <boost/test/unit_test.hpp>
 
-#include "apps/common/tokenizer/trainer.h"
 #include "tensor/error.h"
 #include "tests/apps/data_files.h"
 
