@@ -13,6 +13,7 @@ RANKS ?= 2
 PYTHON ?= python3
 PEER_FLAGS ?=
 PREFIX ?= /usr/local
+FUZZ_SECONDS ?= 60
 
 # Open MPI binds one or two ranks to one core each unless told otherwise, refuses to start as root,
 # and refuses more ranks than cores.
@@ -28,13 +29,14 @@ PACKAGES := g++:g++ cmake:cmake make:make pkg-config:pkg-config libdnnl-dev:onea
 	libboost-program-options1.81-dev:boost/program_options.hpp \
 	libboost-test1.81-dev:boost/test/unit_test.hpp libboost-json1.81-dev:boost/json.hpp \
 	libboost-iostreams1.81-dev:boost/iostreams/stream.hpp \
-	zlib1g-dev:zlib.h/ libzstd-dev:zstd.h/ libprotozero-dev:protozero/pbf_writer.hpp gnuplot-nox:gnuplot
+	libpcre2-dev:pcre2posix.h/ libutf8proc-dev:utf8proc.h/ zlib1g-dev:zlib.h/ libzstd-dev:zstd.h/ \
+	libprotozero-dev:protozero/pbf_writer.hpp gnuplot-nox:gnuplot
 
-.PHONY: help deps configure build install api-docs run test bench bench-peer asan format clean
+.PHONY: help deps configure build install api-docs run test bench bench-peer asan fuzz format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
-	@echo "  variables: BUILD=$(BUILD) BUILD_TYPE=$(BUILD_TYPE) JOBS=$(JOBS) RANKS=$(RANKS) PYTHON=$(PYTHON) PREFIX=$(PREFIX) CMAKE_FLAGS=$(CMAKE_FLAGS)"
+	@echo "  variables: BUILD=$(BUILD) BUILD_TYPE=$(BUILD_TYPE) JOBS=$(JOBS) RANKS=$(RANKS) PYTHON=$(PYTHON) PREFIX=$(PREFIX) FUZZ_SECONDS=$(FUZZ_SECONDS) CMAKE_FLAGS=$(CMAKE_FLAGS)"
 
 deps: ## install the missing packages (Debian and Ubuntu), or say what to install
 	@missing=""; \
@@ -53,7 +55,7 @@ deps: ## install the missing packages (Debian and Ubuntu), or say what to instal
 	if ! command -v apt-get >/dev/null; then \
 	  echo "smelt needs what these Debian packages hold; please install them your system's way:$$missing" >&2; \
 	  echo "(a C++20 compiler, CMake 3.20, oneDNN, Open MPI, Boost 1.75 or later with Program_options, Test, JSON" >&2; \
-	  echo "and Iostreams, zlib, zstd, protozero; gnuplot for figures). Going on; CMake will name what it cannot find." >&2; \
+	  echo "and Iostreams, PCRE2, utf8proc, zlib, zstd, protozero; gnuplot for figures). Going on; CMake will name what it cannot find." >&2; \
 	  exit 0; \
 	fi; \
 	sudo=""; \
@@ -102,7 +104,7 @@ test: build ## build, run all suites; the last line is "N passed, M failed"
 bench: configure ## measure training steps against the machine's matrix rate, and parts of them (5 minutes)
 	@cmake --build $(BUILD) -j $(JOBS) --target smelt-bench
 	@$(BUILD)/bin/smelt-bench --out $(BUILD)/bench.json
-	@for part in operations generation growth; do \
+	@for part in operations generation growth tokenizer; do \
 	  echo; $(BUILD)/bin/smelt-bench $$part --out $(BUILD)/bench-$$part.json; done
 
 bench-peer: ## the same step in PyTorch, in turn with ours (half an hour; PYTHON=one with torch)
@@ -118,11 +120,24 @@ asan: deps ## the suites under AddressSanitizer and UndefinedBehaviorSanitizer (
 	@cmake --build build-asan -j $(JOBS)
 	@$(call run_suites,build-asan)
 
+fuzz: ## run every fuzz target for FUZZ_SECONDS under libFuzzer and sanitizers (needs Clang; build-fuzz/)
+	@$(MAKE) deps PACKAGES="$(PACKAGES) clang:clang++ libomp-dev:omp.h/"
+	@cmake -S . -B build-fuzz -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_COMPILER=clang++ \
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" -DSMELT_FUZZ=ON -DSMELT_WERROR=OFF \
+	  -DSMELT_SANITIZE=fuzzer-no-link,address,undefined $(CMAKE_FLAGS)
+	@cmake --build build-fuzz -j $(JOBS) --target fuzz_programs
+	@for program in build-fuzz/tests/fuzz_*; do \
+	  name=$${program##*/fuzz_}; mkdir -p build-fuzz/corpus/$$name; \
+	  echo "$$name:"; \
+	  $$program -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -timeout=60 -print_final_stats=1 -verbosity=0 \
+	    -artifact_prefix=build-fuzz/$$name- build-fuzz/corpus/$$name tests/fuzz/corpus/$$name; \
+	done
+
 format: ## clang-format all C++ sources in place
 	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i
 
 clean: ## remove the build folders
-	rm -rf build build-asan
+	rm -rf build build-asan build-fuzz
 
 # Runs ctest in folder $(1); its log is reduced to one line that counts Boost test cases.
 define run_suites

@@ -38,6 +38,8 @@ const std::vector<ThirdParty> kThirdParty = {
     {"mpi.h", {"dist/"}, true},
     {"mpi-ext.h", {"dist/"}, true},
     {"boost/", {"apps/", "tests/"}, false},
+    {"pcre2", {"apps/common/tokenizer/"}, true},
+    {"utf8proc", {"apps/common/tokenizer/"}, true},
     {"cuda", {"tensor/cuda/"}, false},
     {"cublas", {"tensor/cuda/"}, false},
 };

@@ -7,7 +7,7 @@
 
 #include "apps/common/config.h"
 #include "apps/common/dataset.h"
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/tokenizer.h"
 #include "moe/model.h"
 
 namespace smelt {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "apps/common/checkpoint.h"
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/tokenizer.h"
 #include "apps/common/validation.h"
 #include "apps/eval/options.h"
 #include "moe/budget.h"

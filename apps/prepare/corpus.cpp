@@ -88,7 +88,7 @@ json::object prepare_corpus(const Manifest& manifest, const CorpusJob& job,
   std::map<std::string, DomainWriter> writers;
   for (const DomainTotal& total : manifest.totals) {
     writers.try_emplace(total.domain, job.out, total.domain,
-                        Vocabulary{tokenizer.vocab_size(), tokenizer.eod_id()});
+                        TokenIds{tokenizer.vocab_size(), tokenizer.eod_id()});
   }
   std::set<boost::uuids::uuid> seen;
   // Two threads, at most four rows ahead: memory holds a few packages and not the corpus.

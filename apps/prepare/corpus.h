@@ -5,7 +5,7 @@
 
 #include <boost/json/object.hpp>
 
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/tokenizer.h"
 #include "apps/prepare/clean.h"
 #include "apps/prepare/manifest.h"
 #include "apps/prepare/packages.h"

@@ -12,7 +12,7 @@
 #include <boost/uuid/uuid.hpp>
 
 #include "apps/common/text_source.h"
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/tokenizer.h"
 #include "apps/prepare/inputs.h"
 #include "apps/prepare/output.h"
 
@@ -65,7 +65,7 @@ enum class TokenFormat {
 /// added where it is missing. Bytes are counted where `tokenizer` is given. Begins behind `from`.
 /// Its jobs throw IoError for damaged files and for ids outside the vocabulary.
 std::unique_ptr<DocumentSource> token_documents(std::vector<InputFile> inputs, TokenFormat format,
-                                                const Vocabulary& vocabulary,
+                                                const TokenIds& vocabulary,
                                                 const Tokenizer* tokenizer, SourcePosition from);
 
 }  // namespace smelt

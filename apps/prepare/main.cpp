@@ -9,14 +9,14 @@
 #include <boost/uuid/uuid_io.hpp>
 
 #include "apps/common/cli.h"
-#include "apps/common/run_folder.h"
 #include "apps/common/signals.h"
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/bpe_tokenizer.h"
 #include "apps/prepare/corpus.h"
 #include "apps/prepare/corpus_tables.h"
 #include "apps/prepare/options.h"
 #include "apps/prepare/output.h"
 #include "apps/prepare/prepare_job.h"
+#include "apps/prepare/train_tokenizer.h"
 #include "tensor/error.h"
 
 namespace smelt {
@@ -33,7 +33,7 @@ void make_folder(const std::string& option, const std::string& dir) {
 
 /// What must be the same for an interrupted run to go on.
 json::object settings_of(const PrepareOptions& o, const std::vector<InputFile>& inputs,
-                         const Vocabulary& vocabulary, const std::string& tokenizer_text) {
+                         const TokenIds& vocabulary, const std::string& tokenizer_text) {
   json::array files;
   for (const InputFile& input : inputs)
     files.push_back({{"path", input.path}, {"bytes", input.bytes}, {"modified", input.modified}});
@@ -54,7 +54,7 @@ json::object settings_of(const PrepareOptions& o, const std::vector<InputFile>& 
 
 // The user's own files as one domain.
 json::object prepare_inputs(const PrepareOptions& options, const Tokenizer* tokenizer,
-                            const Vocabulary& vocabulary) {
+                            const TokenIds& vocabulary) {
   const std::vector<InputFile> inputs = find_inputs(options.inputs);
   PrepareJob job{.out = options.out, .domain = options.domain, .vocabulary = vocabulary};
   job.split = options.split;
@@ -69,7 +69,7 @@ json::object prepare_inputs(const PrepareOptions& options, const Tokenizer* toke
     job.input_bytes = input.bytes < 0 || job.input_bytes < 0 ? -1 : job.input_bytes + input.bytes;
   }
   job.settings = settings_of(options, inputs, vocabulary,
-                             tokenizer ? read_text_file(options.out + "/tokenizer.json") : "");
+                             tokenizer ? tokenizer->json_text() : "");
   json::object entry = run_prepare(job, [&](SourcePosition from) {
     return options.token_format
                ? token_documents(inputs, *options.token_format, vocabulary, tokenizer, from)
@@ -114,6 +114,23 @@ void print_table(const json::object& domains) {
   for (const auto& [name, entry] : domains) print_lengths(std::string(name), entry);
 }
 
+/// The one named, trained, or of bytes; none for token files that come with their vocabulary.
+std::unique_ptr<Tokenizer> make_tokenizer(const PrepareOptions& options, const Report& report) {
+  if (options.vocabulary) return nullptr;
+  if (options.train_vocab > 0) {
+    const BpeTrainerOptions trainer{.vocab_size = options.train_vocab,
+                                    .style = tokenizer_style(options.train_style),
+                                    .eod = options.eod,
+                                    .threads = options.threads};
+    return train_tokenizer(find_inputs(options.inputs), options.text, trainer, options.train_bytes,
+                           report);
+  }
+  if (options.tokenizer.empty()) return std::make_unique<ByteTokenizer>();
+  std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(options.tokenizer, options.eod);
+  for (const std::string& notice : tokenizer->notices()) report(notice);
+  return tokenizer;
+}
+
 int run(int argc, char** argv) {
   const PrepareOptions options = parse_options(argc, argv);
   if (options.help) {
@@ -124,20 +141,15 @@ int run(int argc, char** argv) {
     std::cout << version_text() << '\n';
     return 0;
   }
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (!options.tokenizer.empty()) {
-    tokenizer = load_tokenizer(options.tokenizer);
-  } else if (!options.vocabulary) {
-    tokenizer = std::make_unique<ByteTokenizer>();
-  }
-  const Vocabulary vocabulary =
-      tokenizer ? Vocabulary{tokenizer->vocab_size(), tokenizer->eod_id()} : *options.vocabulary;
   const auto report = [](const std::string& line) { std::cerr << line << '\n'; };
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options, report);
+  const TokenIds vocabulary =
+      tokenizer ? TokenIds{tokenizer->vocab_size(), tokenizer->eod_id()} : *options.vocabulary;
   json::object domains;
   const std::optional<Manifest> manifest =
       options.corpus.empty() ? std::nullopt : std::optional(load_manifest(options.corpus));
   make_folder("--out", options.out);
-  check_same_vocabulary(options.out, vocabulary);
+  check_same_vocabulary(options.out, vocabulary, tokenizer ? tokenizer->json_text() : "");
   if (tokenizer) tokenizer->save(options.out);
   if (manifest) {
     if (!options.text_dir.empty()) make_folder("--keep-text", options.text_dir);

@@ -8,6 +8,7 @@
 
 #include <boost/program_options.hpp>
 
+#include "apps/common/tokenizer/trainer.h"
 #include "tensor/error.h"
 
 namespace smelt {
@@ -44,6 +45,15 @@ po::options_description describe_options(PrepareOptions& o, RawOptions& raw) {
       "\\\\ are understood");
   add("tokenizer", po::value(&o.tokenizer)->value_name("PATH"),
       "tokenizer.json or its folder (default: 256 bytes and an end-of-document id)");
+  add("eod", po::value(&o.eod)->value_name("TOKEN"),
+      "the tokenizer's token that ends a document (default: what its files say)");
+  add("train-tokenizer", po::value(&o.train_vocab)->value_name("VOCAB"),
+      "train a byte-level BPE tokenizer of VOCAB ids on the input first");
+  add("tokenizer-style", po::value(&o.train_style)->default_value("qwen")->value_name("STYLE"),
+      "how the trained one cuts text: gpt2, llama3 or qwen");
+  add("tokenizer-bytes",
+      po::value(&o.train_bytes)->default_value(int64_t{1} << 30)->value_name("BYTES"),
+      "text to train on, an even sample of the input where there is more");
   add("vocab-size", po::value(&raw.vocab_size)->value_name("N"),
       "of token files for which there is no --tokenizer");
   add("eod-id", po::value(&raw.eod_id)->value_name("ID"),
@@ -158,8 +168,13 @@ PrepareOptions parse_options(int argc, const char* const* argv) {
   SMELT_CHECK(ConfigError, !options.out.empty(), "--out: a folder is needed");
   SMELT_CHECK(ConfigError, options.text_dir.empty() || !options.corpus.empty(),
               "--keep-text: only allowed with --corpus");
-  SMELT_CHECK(ConfigError, options.tokenizer.empty() || options.corpus.empty(),
-              "--tokenizer: only allowed with --input");
+  SMELT_CHECK(ConfigError,
+              options.train_vocab == 0 ||
+                  (options.tokenizer.empty() && !options.inputs.empty() && !options.token_format),
+              "--train-tokenizer: only with --input of text, and without --tokenizer");
+  SMELT_CHECK(ConfigError, options.train_bytes >= 1,
+              "--tokenizer-bytes: " << options.train_bytes << " must be at least 1");
+  tokenizer_style(options.train_style);  // throws for an unknown one
   SMELT_CHECK(ConfigError, raw.separator.empty() || options.text.format == TextFormat::plain,
               "--separator: only allowed with --format text");
   SMELT_CHECK(ConfigError, options.holdout >= 0 && options.holdout <= 0.5,
@@ -183,7 +198,7 @@ std::string help_text() {
   std::ostringstream text;
   text << "smelt-prepare: text to token files for training and evaluation\n\n"
           "  smelt-prepare --corpus small --out DIR\n"
-          "  smelt-prepare --input PATH... --domain NAME --out DIR [--tokenizer PATH]\n"
+          "  smelt-prepare --input PATH... --domain NAME --out DIR [--tokenizer PATH | --train-tokenizer VOCAB]\n"
           "  zcat dump.gz | smelt-prepare --input - --format jsonl --domain web --out DIR\n"
           "  smelt-prepare --input shards/ --format llmc --vocab-size 50257 --eod-id 50256 --out DIR\n\n"
           "Writes DIR/<domain>.<train|valid|test>.bin and .idx (Megatron-LM indexed dataset, one\n"

@@ -9,6 +9,7 @@
 #include <boost/json.hpp>
 
 #include "apps/common/output_file.h"
+#include "apps/common/run_folder.h"
 #include "tensor/error.h"
 
 namespace smelt {
@@ -75,7 +76,7 @@ void SplitTotals::add(const SplitTotals& other) {
 }
 
 DomainWriter::DomainWriter(const std::string& dir, const std::string& domain,
-                           const Vocabulary& vocabulary, const json::object& state)
+                           const TokenIds& vocabulary, const json::object& state)
     : domain_(domain) {
   SMELT_CHECK(ConfigError,
               !domain.empty() && domain.front() != '.' &&
@@ -134,7 +135,8 @@ std::vector<int32_t> encode_document(const Tokenizer& tokenizer, std::string_vie
   return ids;
 }
 
-void check_same_vocabulary(const std::string& dir, const Vocabulary& vocabulary) {
+void check_same_vocabulary(const std::string& dir, const TokenIds& vocabulary,
+                           const std::string& tokenizer_json) {
   const json::object corpus = existing_corpus(path_of(dir));
   const std::pair<const char*, int64_t> wanted[] = {{"vocab_size", vocabulary.size},
                                                     {"eod_id", vocabulary.eod_id}};
@@ -145,9 +147,15 @@ void check_same_vocabulary(const std::string& dir, const Vocabulary& vocabulary)
                              << " as asked for now: files of two tokenizers do not go into one "
                                 "folder; choose another --out");
   }
+  const std::string tokenizer = (fs::path(dir) / "tokenizer.json").string();
+  SMELT_CHECK(ConfigError,
+              corpus.empty() || tokenizer_json.empty() || !fs::exists(tokenizer) ||
+                  read_text_file(tokenizer) == tokenizer_json,
+              tokenizer << ": is another tokenizer than the one asked for now: files of two do "
+                           "not go into one folder; choose another --out");
 }
 
-json::object write_corpus_json(const std::string& dir, const Vocabulary& vocabulary,
+json::object write_corpus_json(const std::string& dir, const TokenIds& vocabulary,
                                const json::object& domains) {
   const std::string path = path_of(dir);
   json::object all;

@@ -12,13 +12,13 @@
 #include <boost/json/object.hpp>
 
 #include "apps/common/token_file.h"
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/tokenizer.h"
 #include "apps/prepare/clean.h"
 
 namespace smelt {
 
 /// What ids mean to those who read them later.
-struct Vocabulary {
+struct TokenIds {
   int64_t size = 0;
   int32_t eod_id = 0;
 };
@@ -37,7 +37,7 @@ class DomainWriter {
  public:
   /// Opens the three splits. @param state  of a writer that ended after sync(): goes on there
   /// @throws ConfigError for a name that is no file name, IoError.
-  DomainWriter(const std::string& dir, const std::string& domain, const Vocabulary& vocabulary,
+  DomainWriter(const std::string& dir, const std::string& domain, const TokenIds& vocabulary,
                const boost::json::object& state = {});
 
   /// Appends a document, its end-of-document token included, that stands for `bytes` of text.
@@ -65,12 +65,15 @@ boost::json::object describe(const DomainWriter& writer);
 /// Ids of `text` and the end-of-document id behind them.
 std::vector<int32_t> encode_document(const Tokenizer& tokenizer, std::string_view text);
 
-/// @throws ConfigError when DIR/corpus.json describes files of another vocabulary, IoError.
-void check_same_vocabulary(const std::string& dir, const Vocabulary& vocabulary);
+/// @throws ConfigError when DIR/corpus.json describes files of another vocabulary or DIR has
+///   another tokenizer.json, IoError.
+/// @param tokenizer_json  text of the tokenizer's file; empty: none
+void check_same_vocabulary(const std::string& dir, const TokenIds& vocabulary,
+                           const std::string& tokenizer_json);
 
 /// Writes DIR/corpus.json. `domains` maps names to entries; entries of other domains that an
 /// existing file has are kept. Returns the whole document. @throws IoError.
-boost::json::object write_corpus_json(const std::string& dir, const Vocabulary& vocabulary,
+boost::json::object write_corpus_json(const std::string& dir, const TokenIds& vocabulary,
                                       const boost::json::object& domains);
 
 }  // namespace smelt

@@ -228,11 +228,15 @@ class Preparation {
 
 }  // namespace
 
-Split split_by_hash(const uuid& hash, double holdout) {
+double hash_place(const uuid& hash) {
   // The first 48 bits: further on, a UUID keeps bits for its version.
   uint64_t bits = 0;
   for (size_t i = 0; i < 6; ++i) bits = bits << 8 | hash.data[i];
-  const double place = double(bits) / double(uint64_t{1} << 48);
+  return double(bits) / double(uint64_t{1} << 48);
+}
+
+Split split_by_hash(const uuid& hash, double holdout) {
+  const double place = hash_place(hash);
   return place < holdout ? Split::valid : place < 2 * holdout ? Split::test : Split::train;
 }
 

@@ -17,7 +17,7 @@ namespace smelt {
 struct PrepareJob {
   std::string out;     ///< folder
   std::string domain;
-  Vocabulary vocabulary;
+  TokenIds vocabulary;
   std::optional<Split> split{};     ///< all documents there; unset: by the hash of their text
   double holdout = 0.025;           ///< share of the documents for valid, and as many for test
   bool unique = false;              ///< drop documents whose text came before
@@ -39,6 +39,8 @@ using MakeSource = std::function<std::unique_ptr<DocumentSource>(SourcePosition)
 ///   and for more than max_bad bad records, RunError when a signal stopped it.
 boost::json::object run_prepare(const PrepareJob& job, const MakeSource& make_source);
 
+/// Where a hash stands among all hashes, 0 <= place < 1.
+double hash_place(const boost::uuids::uuid& hash);
 /// The split of a document: by the hash of its text, so that equal documents are never apart.
 Split split_by_hash(const boost::uuids::uuid& hash, double holdout);
 

@@ -78,7 +78,7 @@ class IdFile {
 
 class TokenDocuments : public DocumentSource {
  public:
-  TokenDocuments(std::vector<InputFile> inputs, const Vocabulary& vocabulary,
+  TokenDocuments(std::vector<InputFile> inputs, const TokenIds& vocabulary,
                  const Tokenizer* tokenizer)
       : inputs_(std::move(inputs)), vocabulary_(vocabulary), tokenizer_(tokenizer) {}
 
@@ -110,7 +110,7 @@ class TokenDocuments : public DocumentSource {
   }
 
   std::vector<InputFile> inputs_;
-  Vocabulary vocabulary_;
+  TokenIds vocabulary_;
   const Tokenizer* tokenizer_;
   SourcePosition position_;
   int64_t consumed_ = 0;
@@ -132,7 +132,7 @@ class TokenDocuments : public DocumentSource {
 /// What stands between end marks; a document may go on in the next file.
 class BareDocuments final : public TokenDocuments {
  public:
-  BareDocuments(std::vector<InputFile> inputs, TokenFormat format, const Vocabulary& vocabulary,
+  BareDocuments(std::vector<InputFile> inputs, TokenFormat format, const TokenIds& vocabulary,
                 const Tokenizer* tokenizer, SourcePosition from)
       : TokenDocuments(std::move(inputs), vocabulary, tokenizer), format_(format) {
     for (int64_t i = 0; i < from.input; ++i) consumed_ += inputs_.at(size_t(i)).bytes;
@@ -166,7 +166,7 @@ class BareDocuments final : public TokenDocuments {
 
 class MegatronDocuments final : public TokenDocuments {
  public:
-  MegatronDocuments(std::vector<InputFile> inputs, const Vocabulary& vocabulary,
+  MegatronDocuments(std::vector<InputFile> inputs, const TokenIds& vocabulary,
                     const Tokenizer* tokenizer, SourcePosition from)
       : TokenDocuments(std::move(inputs), vocabulary, tokenizer) {
     for (int64_t i = 0; i < from.input; ++i) consumed_ += inputs_.at(size_t(i)).bytes;
@@ -203,7 +203,7 @@ class MegatronDocuments final : public TokenDocuments {
 }  // namespace
 
 std::unique_ptr<DocumentSource> token_documents(std::vector<InputFile> inputs, TokenFormat format,
-                                                const Vocabulary& vocabulary,
+                                                const TokenIds& vocabulary,
                                                 const Tokenizer* tokenizer, SourcePosition from) {
   // A folder of Megatron files holds two of each: the index stands for both.
   if (format == TokenFormat::megatron) {

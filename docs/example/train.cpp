@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/bpe_tokenizer.h"
 #include "dist/environment.h"
 #include "moe/generate.h"
 #include "moe/train_step.h"

@@ -10,7 +10,7 @@
 #include "apps/common/process.h"
 #include "apps/common/sha256.h"
 #include "apps/common/token_file.h"
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/bpe_tokenizer.h"
 #include "apps/prepare/options.h"
 #include "apps/prepare/output.h"
 #include "tensor/error.h"
@@ -286,7 +286,7 @@ BOOST_AUTO_TEST_CASE(the_program_prepares_files_and_sets_exit_codes) {
 
 BOOST_AUTO_TEST_CASE(corpus_json_keeps_other_domains) {
   const ScratchFolder dir;
-  const Vocabulary vocabulary{257, 256};
+  const TokenIds vocabulary{257, 256};
   write_corpus_json(dir.path(), vocabulary, {{"a", {{"tokens", 1}}}, {"b", {{"tokens", 2}}}});
   const auto document = write_corpus_json(dir.path(), vocabulary, {{"b", {{"tokens", 3}}}});
   BOOST_TEST(document.at("domains").at("a").at("tokens").as_int64() == 1);
@@ -301,7 +301,7 @@ BOOST_AUTO_TEST_CASE(corpus_json_keeps_other_domains) {
 BOOST_AUTO_TEST_CASE(case_94_documents_end_with_exactly_one_end_token) {
   const ScratchFolder dir;
   const ByteTokenizer tokenizer;
-  const Vocabulary vocabulary{tokenizer.vocab_size(), tokenizer.eod_id()};
+  const TokenIds vocabulary{tokenizer.vocab_size(), tokenizer.eod_id()};
   DomainWriter writer(dir.path(), "d", vocabulary);
   writer.add(Split::train, encode_document(tokenizer, "<|endoftext|>x<|endoftext|>"), 27);
   writer.finish();

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "apps/common/checkpoint.h"
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/bpe_tokenizer.h"
 #include "tests/apps/data_files.h"
 
 namespace smelt::testing {

@@ -9,6 +9,7 @@
 #include <boost/json.hpp>
 #include <boost/test/unit_test.hpp>
 
+#include "apps/common/tokenizer/bpe_tokenizer.h"
 #include "apps/prepare/ordered_work.h"
 #include "apps/prepare/prepare_job.h"
 #include "tensor/error.h"
@@ -314,7 +315,7 @@ std::vector<std::vector<int32_t>> read_all(DocumentSource& source) {
   return documents;
 }
 
-constexpr Vocabulary kVocabulary{100, 99};
+constexpr TokenIds kVocabulary{100, 99};
 
 }  // namespace
 
@@ -443,6 +444,44 @@ BOOST_AUTO_TEST_CASE(token_files_and_vocabularies) {
   BOOST_TEST(other.err.find("vocab_size = 100, not 200 as asked for now") != std::string::npos);
   const Outcome none = run_command(dir, command);
   BOOST_TEST(none.err.find("token files need --tokenizer, or --vocab-size") != std::string::npos);
+}
+
+BOOST_AUTO_TEST_CASE(a_tokenizer_is_trained_taken_over_and_kept_apart) {
+  const ScratchFolder dir;
+  write_file(dir.path("a.jsonl.gz"), gzip_bytes(json_lines(3000) + "broken\n"));
+  const std::string command = join({SMELT_PREPARE, " --input ", dir.path("a.jsonl.gz"),
+                                    " --max-bad 1 --split train --json --out "});
+  for (const char* style : {"gpt2", "llama3", "qwen"}) {
+    const std::string out = dir.path(style);
+    const Outcome trained =
+        run_command(dir, join({command, out, " --train-tokenizer 600 --tokenizer-style ", style}));
+    BOOST_TEST_CONTEXT(style << "\n" << trained.err) {
+      BOOST_REQUIRE(trained.code == 0);
+      const auto totals = json::parse(trained.out).at("domains").at("text");
+      BOOST_TEST(totals.at("bytes_per_token").as_double() > 3);
+      const auto tokenizer = load_tokenizer(out);
+      BOOST_TEST(tokenizer->vocab_size() <= 600);
+      const TokenFile file(out + "/text.train");
+      std::vector<int32_t> ids(size_t(file.document_length(3)));
+      file.read(file.document_begin(3), ids);
+      BOOST_TEST(ids.back() == tokenizer->eod_id());
+      BOOST_TEST(tokenizer->decode(ids).starts_with("document 1 "));
+      // The same tokenizer gives the same file.
+      const std::string again = join({dir.path(style), "-again"});
+      BOOST_TEST(run_command(dir, join({command, again, " --tokenizer ", out})).code == 0);
+      BOOST_TEST((read_file(again + "/text.train.bin") == read_file(out + "/text.train.bin")));
+      BOOST_TEST((read_file(again + "/tokenizer.json") == read_file(out + "/tokenizer.json")));
+    }
+  }
+  const Outcome mixed =
+      run_command(dir, join({command, dir.path("qwen"), " --tokenizer ", dir.path("gpt2")}));
+  BOOST_TEST(mixed.code == 2);
+  BOOST_TEST(mixed.err.find("files of two") != std::string::npos);
+  const Outcome piped = run_command(
+      dir, join({"cat ", dir.path("a.jsonl.gz"), " | ", SMELT_PREPARE,
+                 " --input - --train-tokenizer 600 --out ", dir.path("piped")}));
+  BOOST_TEST(piped.code == 2);
+  BOOST_TEST(piped.err.find("cannot be read twice") != std::string::npos);
 }
 
 BOOST_AUTO_TEST_SUITE_END()

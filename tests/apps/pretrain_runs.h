@@ -21,7 +21,7 @@
 #include "apps/common/atomic_folder.h"
 #include "apps/common/metrics.h"
 #include "apps/common/run_folder.h"
-#include "apps/common/tokenizer.h"
+#include "apps/common/tokenizer/bpe_tokenizer.h"
 #include "tests/apps/data_files.h"
 
 namespace smelt::testing {

@@ -309,7 +309,7 @@ BOOST_AUTO_TEST_CASE(input_that_cannot_be_trained_ends_with_code_2_and_one_line)
       {{"--model.vocab_size=256"}, "model.vocab_size = 256 is below the tokenizer's 257"},
       {{train(bad.path("bare/a"))}, "data.tokenizer is needed for train.document_mask"},
       {{"--data.tokenizer=" + bad.path("text.json")}, "text.json: not valid JSON"},
-      {{"--data.tokenizer=" + bad.path("bpe.json")}, "bpe.json: this tokenizer is not supported"},
+      {{"--data.tokenizer=" + bad.path("bpe.json")}, "bpe.json: pre_tokenizer is absent or null"},
       {{"--data.tokenizer=" + bad.path("none.json")}, "none.json: cannot read"},
       {{"--run.dir=" + damaged, "--resume"}, "model.safetensors: 64 bytes instead of"},
       {{"--run.dir=" + holding}, "already holds a run; give --resume"},
