@@ -126,12 +126,7 @@ fuzz: ## run every fuzz target for FUZZ_SECONDS under libFuzzer and sanitizers (
 	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" -DSMELT_FUZZ=ON -DSMELT_WERROR=OFF \
 	  -DSMELT_SANITIZE=fuzzer-no-link,address,undefined $(CMAKE_FLAGS)
 	@cmake --build build-fuzz -j $(JOBS) --target fuzz_programs
-	@for program in build-fuzz/tests/fuzz_*; do \
-	  name=$${program##*/fuzz_}; mkdir -p build-fuzz/corpus/$$name; \
-	  echo "$$name:"; \
-	  $$program -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 -timeout=60 -print_final_stats=1 -verbosity=0 \
-	    -artifact_prefix=build-fuzz/$$name- build-fuzz/corpus/$$name tests/fuzz/corpus/$$name; \
-	done
+	@printf '%s\n' build-fuzz/tests/fuzz_* | xargs -P $(JOBS) -I {} bash tests/fuzz/run.sh {} $(FUZZ_SECONDS)
 
 format: ## clang-format all C++ sources in place
 	@git ls-files '*.h' '*.cpp' '*.cu' | xargs clang-format -i

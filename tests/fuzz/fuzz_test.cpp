@@ -13,6 +13,8 @@
 #include "tests/apps/data_files.h"
 
 extern "C" int fuzz_pattern(const uint8_t* data, size_t size);
+extern "C" int fuzz_text_source(const uint8_t* data, size_t size);
+extern "C" int fuzz_token_file(const uint8_t* data, size_t size);
 extern "C" int fuzz_tokenizer(const uint8_t* data, size_t size);
 
 using namespace smelt;
@@ -27,7 +29,10 @@ struct Target {
 };
 std::ostream& operator<<(std::ostream& out, const Target& target) { return out << target.name; }
 
-const std::vector<Target> kTargets = {{"pattern", fuzz_pattern}, {"tokenizer", fuzz_tokenizer}};
+const std::vector<Target> kTargets = {{"pattern", fuzz_pattern},
+                                     {"text_source", fuzz_text_source},
+                                     {"token_file", fuzz_token_file},
+                                     {"tokenizer", fuzz_tokenizer}};
 constexpr int kMutations = 400;
 
 std::vector<std::string> seeds_of(const Target& target) {

@@ -1,0 +1,36 @@
+// Any bytes as PREFIX.idx and PREFIX.bin: an error with a message, or a file whose documents can
+// all be read. The first two bytes say how many of the rest are the index.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <fstream>
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "apps/common/token_file.h"
+#include "tensor/error.h"
+#include "tests/apps/scratch_folder.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size < 2) return 0;
+  static const smelt::testing::ScratchFolder folder;
+  const std::string_view rest(reinterpret_cast<const char*>(data) + 2, size - 2);
+  const size_t index = std::min<size_t>(data[0] + size_t{256} * data[1], rest.size());
+  std::ofstream(folder.path("x.idx"), std::ios::binary) << rest.substr(0, index);
+  std::ofstream(folder.path("x.bin"), std::ios::binary) << rest.substr(index);
+  try {
+    const smelt::TokenFile file(folder.path("x"));
+    int64_t tokens = 0;
+    for (int64_t d = 0; d < file.documents(); ++d) {
+      if (file.document_begin(d) != tokens) std::abort();
+      std::vector<int32_t> ids(static_cast<size_t>(file.document_length(d)));
+      file.read(tokens, ids);
+      tokens += file.document_length(d);
+    }
+    if (tokens != file.tokens()) std::abort();
+    file.check_ids(300);
+  } catch (const smelt::Error&) {
+  }
+  return 0;
+}
