@@ -108,7 +108,14 @@ Trainer::Trainer(const RunConfig& config, const TrainerOptions& options, const d
   std::string checkpoint;
   if (first() && options_.mode == RunMode::resume) checkpoint = find_checkpoint();
   checkpoint = dist::broadcast(checkpoint, 0, world_.world());
-  if (!checkpoint.empty()) resume(checkpoint);
+  if (!checkpoint.empty()) {
+    resume(checkpoint);
+  } else if (!config_.run.init.empty()) {
+    const std::string init = resolve_checkpoint(config_.run.init);
+    for (const ConfigDifference& d : load_initial_weights(init, *model_, *optimizer_))
+      note("weights of " + init + " with " + d.key + " = " + d.after + " (there " + d.before + ")");
+    note("begins with the weights of " + init);
+  }
   check_branches();
   if (first()) open_folder();
 }
