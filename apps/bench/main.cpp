@@ -1,4 +1,4 @@
-// smelt-bench: training steps, fused operations, generation and growth, measured.
+// smelt-bench: training steps, fused operations, generation, growth and loading, measured.
 #include "apps/bench/measure.h"
 
 int main(int argc, char** argv) {
@@ -6,5 +6,6 @@ int main(int argc, char** argv) {
                              {{"", smelt::steps_options(), smelt::run_steps},
                               {"operations", smelt::operations_options(), smelt::run_operations},
                               {"generation", smelt::generation_options(), smelt::run_generation},
-                              {"growth", smelt::growth_options(), smelt::run_growth}});
+                              {"growth", smelt::growth_options(), smelt::run_growth},
+                              {"load", smelt::load_options(), smelt::run_load}});
 }

@@ -57,6 +57,8 @@ OptionTable operations_options();
 int run_operations(const Arguments& arguments);
 OptionTable generation_options();
 int run_generation(const Arguments& arguments);
+OptionTable load_options();
+int run_load(const Arguments& arguments);
 OptionTable growth_options();
 int run_growth(const Arguments& arguments);
 

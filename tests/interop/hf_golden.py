@@ -10,7 +10,7 @@ import pathlib
 import shutil
 import sys
 
-from hf_models import compute, need_transformers
+from hf_models import compute, need_transformers, random_ids
 
 torch, transformers = need_transformers()
 from safetensors.torch import load_file, save_file
@@ -54,8 +54,8 @@ def make(out, name, config, dtype, shard=None, fused=False):
     if fused:
         fuse(folder)
     model = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32)
-    ids = torch.randint(0, 96, (2, 24))
-    result = compute(torch, model.eval(), ids, ids[:1, :8], NEW_TOKENS)
+    ids = random_ids(torch, model.eval(), (2, 24))
+    result = compute(torch, model, ids, ids[:1, :8], NEW_TOKENS)
     save_file({"ids": ids, "logits": result["logits"].contiguous(),
                "loss": torch.tensor([result["loss"]], dtype=torch.float64),
                "aux": torch.tensor([result["aux"]], dtype=torch.float64),

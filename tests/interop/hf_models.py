@@ -27,6 +27,20 @@ def aux_from_logits(torch, router_logits, num_experts, top_k):
     return float(num_experts * (chosen.mean(0) * probs.mean(0)).sum())
 
 
+def random_ids(torch, model, shape, margin=1e-5):
+    """Ids for which no choice of experts hangs by rounding: drawn again until the last chosen
+    expert's probability leads the first one left out by the margin everywhere. (A choice within
+    1e-7 may fall either way in two float32 programs, and then all that follows differs.)"""
+    k = model.config.num_experts_per_tok
+    while True:
+        ids = torch.randint(0, model.config.vocab_size, shape)
+        with torch.no_grad():
+            gates = model(ids, output_router_logits=True).router_logits
+        best = [torch.softmax(g.double(), -1).topk(k + 1, -1).values for g in gates]
+        if min(float((b[:, k - 1] - b[:, k]).min()) for b in best) > margin:
+            return ids
+
+
 def compute(torch, model, ids, prompt, new_tokens):
     """Logits, loss, auxiliary loss and greedy continuation of a model on ids [B, S].
 
