@@ -9,7 +9,6 @@
 #include "tests/apps/eval_runs.h"
 #include "tests/apps/hf_outputs.h"
 #include "tests/apps/program.h"
-#include "tests/testing.h"
 
 namespace smelt::testing {
 namespace {
@@ -112,7 +111,7 @@ BOOST_AUTO_TEST_CASE(types_and_files_are_those_asked_for) {
     const char *in_file, *in_config;
     double rounding;
   } kTypes[] = {{FileType::f32, "F32", "float32", 0},
-                {FileType::bf16, "BF16", "bfloat16", 0x1p-9},
+                {FileType::bf16, "BF16", "bfloat16", 0x1p-8},
                 {FileType::f16, "F16", "float16", 0x1p-11}};
   for (const auto& t : kTypes) {
     const std::string to = scratch.path(t.in_file);
