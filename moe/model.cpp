@@ -268,7 +268,8 @@ PassLoss MoeTransformer::loss(const ModelInput& input, const BalanceConfig& bala
 
 Tensor MoeTransformer::token_losses(const ModelInput& input, RouterSums* sums) {
   const NoGrad no_grad;
-  return linear_cross_entropy(hidden(input, nullptr, sums).data(), head_weight().data(), input.targets, false)
+  return linear_cross_entropy(hidden(input, nullptr, sums).data(), head_weight().data(),
+                              input.targets, false)
       .losses;
 }
 

@@ -79,10 +79,9 @@ KeyValue SelfAttention::key_value(const Variable& x, const SequenceLayout& layou
                                   const RotaryTable& table) const {
   const int64_t width = config_.num_kv_heads * config_.head_dim;
   const std::vector<Variable> parts = split_columns(kv_proj_(x), {width, width});
-  return {
-      heads(parts[0], config_.num_kv_heads, k_norm_, layout, table),
-      reshape(clipped(reshape(parts[1], {x.dim(0), width})),
-              {layout.batch, layout.seq_len, config_.num_kv_heads, config_.head_dim})};
+  return {heads(parts[0], config_.num_kv_heads, k_norm_, layout, table),
+          reshape(clipped(reshape(parts[1], {x.dim(0), width})),
+                  {layout.batch, layout.seq_len, config_.num_kv_heads, config_.head_dim})};
 }
 
 Variable SelfAttention::attend(const Variable& x, const KeyValue& kv, const SequenceLayout& layout,

@@ -110,11 +110,12 @@ json::object measure(const std::string& path, DType dtype) {
 }  // namespace
 
 OptionTable load_options() {
-  OptionTable options("bench load",
-                      "Loads a checkpoint into a model, in f32 and in bf16, each in a process of its "
-                      "own, and compares with reading its files from beginning to end: into one "
-                      "buffer, which stays in the processor's cache, and into memory as large as "
-                      "the files, as a model needs.");
+  OptionTable options(
+      "bench load",
+      "Loads a checkpoint into a model, in f32 and in bf16, each in a process of its "
+      "own, and compares with reading its files from beginning to end: into one "
+      "buffer, which stays in the processor's cache, and into memory as large as "
+      "the files, as a model needs.");
   options.text("checkpoint", "", "DIR",
                "this checkpoint or Hugging Face folder; none: one of --size in a temporary folder");
   options.number("size", 4, 0.01, 1000, "GB", "of the checkpoint that is made, in f32");
@@ -126,8 +127,8 @@ OptionTable load_options() {
 int run_load(const Arguments& arguments) {
   std::string path = arguments.text("checkpoint");
   if (const std::string dtype = arguments.text("dtype"); !path.empty() && dtype != "all") {
-    finish(arguments, {{"loads", json::array{measure(
-                                     path, dtype == "bf16" ? DType::bf16 : DType::f32)}}});
+    finish(arguments,
+           {{"loads", json::array{measure(path, dtype == "bf16" ? DType::bf16 : DType::f32)}}});
     return 0;
   }
   const bool made = path.empty();

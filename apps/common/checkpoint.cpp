@@ -219,10 +219,12 @@ void read_masters(const std::string& path, MoeTransformer& model, ShardedOptimiz
 /// Whether a configuration key decides which tensors a model has, or their sizes.
 bool decides_tensors(const std::string& key) {
   static const std::set<std::string> keys = {
-      "model.hidden_size",  "model.num_layers", "model.num_heads",
-      "model.num_kv_heads", "model.head_dim",   "model.num_experts",
-      "model.vocab_size",   "model.qk_norm",    "model.expert_hidden_size",
-      "model.shared_expert_hidden_size",        "model.tie_embeddings"};
+      "model.hidden_size",        "model.num_layers",
+      "model.num_heads",          "model.num_kv_heads",
+      "model.head_dim",           "model.num_experts",
+      "model.vocab_size",         "model.qk_norm",
+      "model.expert_hidden_size", "model.shared_expert_hidden_size",
+      "model.tie_embeddings"};
   return keys.count(key) > 0;
 }
 
@@ -299,8 +301,9 @@ std::vector<ConfigDifference> load_initial_weights(const std::string& path, MoeT
     if (d.key != "model.init_std" && d.key != "model.max_seq_len") others.push_back(std::move(d));
   }
   const bool biased = model.expert_bias(0).defined();
-  SMELT_CHECK(ConfigError, biased || !ModelFolder(path).has_selection_biases(),
-              "run.init = " << path << ": its routers have selection biases; set moe.balance = bias");
+  SMELT_CHECK(
+      ConfigError, biased || !ModelFolder(path).has_selection_biases(),
+      "run.init = " << path << ": its routers have selection biases; set moe.balance = bias");
   read_masters(path, model, optimizer);
   return others;
 }

@@ -32,9 +32,9 @@ void save_checkpoint(const std::string& path, MoeTransformer& model,
                      const TrainerState& state, const RunConfig& config,
                      const std::string& tokenizer_json, int32_t eod_id);
 
-/// Fills the model's parameters (and selection biases) from a folder, a checkpoint or a Hugging Face
-/// folder of a family that model_json.h names; no optimizer needed. Each rank reads only what it
-/// holds, straight into its place.
+/// Fills the model's parameters (and selection biases) from a folder, a checkpoint or a Hugging
+/// Face folder of a family that model_json.h names; no optimizer needed. Each rank reads only what
+/// it holds, straight into its place.
 /// @throws IoError naming the file and the tensor that is missing, unknown or of another shape.
 void load_model(const std::string& path, MoeTransformer& model);
 

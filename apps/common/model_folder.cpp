@@ -37,9 +37,9 @@ void ModelFolder::check(const ModelConfig& config) const {
     const TensorInfo& info = file.info(stored.name);
     const std::string quoted = safetensors::in_quotes(stored.name);
     SMELT_CHECK(IoError, info.shape == stored.shape,
-                file.path().string() << ": tensor " << quoted << " gives shape "
-                                     << to_string(info.shape) << "; must be "
-                                     << to_string(stored.shape));
+                file.path().string()
+                    << ": tensor " << quoted << " gives shape " << to_string(info.shape)
+                    << "; must be " << to_string(stored.shape));
     const auto dtype = safetensors::find_dtype(info.dtype)->dtype;
     SMELT_CHECK(IoError, dtype && is_floating(*dtype),
                 file.path().string() << ": tensor " << quoted << " is " << info.dtype

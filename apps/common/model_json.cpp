@@ -176,9 +176,9 @@ void read_eos(const Reader& in, const std::string& path, ModelJson& result) {
   if (eos == nullptr) return;
   const json::array list = eos->is_array() ? eos->as_array() : json::array{*eos};
   for (const json::value& id : list) {
-    SMELT_CHECK(IoError, id.is_int64() && id.as_int64() >= 0 && id.as_int64() < (1 << 30),
-                path << ": eos_token_id = " << json::serialize(*eos)
-                     << " must be an id or a list of ids");
+    SMELT_CHECK(
+        IoError, id.is_int64() && id.as_int64() >= 0 && id.as_int64() < (1 << 30),
+        path << ": eos_token_id = " << json::serialize(*eos) << " must be an id or a list of ids");
     result.eos_ids.push_back(int32_t(id.as_int64()));
   }
   if (!result.eos_ids.empty()) result.eod_id = result.eos_ids.front();

@@ -14,8 +14,8 @@ namespace smelt {
 struct ModelJson {
   ModelConfig config;
   Family family = Family::smelt;
-  int32_t eod_id = -1;            // the first of eos_ids; -1: none given
-  std::vector<int32_t> eos_ids;   // eos_token_id, one or several
+  int32_t eod_id = -1;           // the first of eos_ids; -1: none given
+  std::vector<int32_t> eos_ids;  // eos_token_id, one or several
 };
 
 /// config.json text. model_type is that of family_of(config, selection_bias); a "smelt" model has

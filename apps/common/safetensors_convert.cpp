@@ -30,9 +30,8 @@ void convert(const FileDType& type, const void* from, DType to, void* out, int64
     if (type.name == "F16") {
       convert_all<Half>(bytes, values, count);
     } else {
-      dispatch_float(*type.dtype, "convert", [&](auto source) {
-        convert_all<decltype(source)>(bytes, values, count);
-      });
+      dispatch_float(*type.dtype, "convert",
+                     [&](auto source) { convert_all<decltype(source)>(bytes, values, count); });
     }
   });
 }

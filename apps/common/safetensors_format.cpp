@@ -378,8 +378,8 @@ std::string print_header(const std::vector<TensorSpec>& tensors,
   int64_t begin = 0;
   for (const TensorSpec& tensor : tensors) {
     if (text.size() > 1) text += ',';
-    text += json_string(tensor.name) + ":{\"dtype\":\"" +
-            std::string(file_dtype(tensor).name) + "\",\"shape\":[";
+    text += json_string(tensor.name) + ":{\"dtype\":\"" + std::string(file_dtype(tensor).name) +
+            "\",\"shape\":[";
     for (size_t d = 0; d < tensor.shape.size(); ++d) {
       if (d > 0) text += ',';
       text += std::to_string(tensor.shape[d]);

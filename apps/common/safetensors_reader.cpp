@@ -16,8 +16,8 @@ using safetensors::in_quotes;
 
 namespace {
 
-/// Reads and conversions go by blocks of this size: a buffer for each thread, never a second copy of
-/// a tensor, and small enough that a converted block is still in the cache.
+/// Reads and conversions go by blocks of this size: a buffer for each thread, never a second copy
+/// of a tensor, and small enough that a converted block is still in the cache.
 constexpr int64_t kBlockBytes = 1 << 20;
 
 /// pread until `size` bytes are there.
@@ -230,10 +230,10 @@ void read_all(std::vector<TensorRead> reads) {
       const TensorRead& read = reads[next];
       file.check_elements(read.name, read.target, read.begin);
       const int64_t count = read.target.numel();
-      const int64_t block = is_plain(read.target)
-                                ? kBlockBytes * 8 / safetensors::find_dtype(
-                                                        file.info(read.name).dtype)->bits
-                                : std::max<int64_t>(count, 1);
+      const int64_t block =
+          is_plain(read.target)
+              ? kBlockBytes * 8 / safetensors::find_dtype(file.info(read.name).dtype)->bits
+              : std::max<int64_t>(count, 1);
       for (int64_t at = 0; at < count; at += block)
         blocks.push_back({&read, at, std::min(block, count - at)});
     }

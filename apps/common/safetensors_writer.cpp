@@ -38,11 +38,12 @@ void check_specs(const std::string& where, const std::vector<TensorSpec>& tensor
                 where << ": tensor " << in_quotes(tensor.name) << " has " << tensor.shape.size()
                       << " dimensions; at most " << safetensors::kMaxRank << " are allowed");
     int64_t bits = 0;
-    SMELT_CHECK(ConfigError,
-                !__builtin_mul_overflow(numel_of(tensor.shape), 8 * tensor.element_bytes(), &bits) &&
-                    !__builtin_add_overflow(total, bits / 8, &total),
-                where << ": tensor " << in_quotes(tensor.name) << " of shape "
-                      << to_string(tensor.shape) << " is too large");
+    SMELT_CHECK(
+        ConfigError,
+        !__builtin_mul_overflow(numel_of(tensor.shape), 8 * tensor.element_bytes(), &bits) &&
+            !__builtin_add_overflow(total, bits / 8, &total),
+        where << ": tensor " << in_quotes(tensor.name) << " of shape " << to_string(tensor.shape)
+              << " is too large");
   }
 }
 

@@ -19,10 +19,15 @@ namespace {
 namespace fs = std::filesystem;
 
 /// Files beside the weights that go along as they are.
-constexpr const char* kCompanions[] = {
-    "tokenizer.json",   "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-    "vocab.json",       "merges.txt",            "tokenizer.model",         "chat_template.jinja",
-    "generation_config.json"};
+constexpr const char* kCompanions[] = {"tokenizer.json",
+                                       "tokenizer_config.json",
+                                       "special_tokens_map.json",
+                                       "added_tokens.json",
+                                       "vocab.json",
+                                       "merges.txt",
+                                       "tokenizer.model",
+                                       "chat_template.jinja",
+                                       "generation_config.json"};
 
 /// A tensor of the new folder and where it comes from.
 struct Planned {
@@ -35,7 +40,7 @@ void set_dtype(TensorSpec& spec, FileType wanted, const std::string& in_file) {
   spec.half = wanted == FileType::f16 || (wanted == FileType::same && in_file == "F16");
   spec.dtype = spec.half || wanted == FileType::f32 ? DType::f32
                : wanted == FileType::bf16           ? DType::bf16
-                                          : *safetensors::find_dtype(in_file)->dtype;
+                                                    : *safetensors::find_dtype(in_file)->dtype;
 }
 
 /// The model to be written. @throws ConfigError where it has no such form
@@ -62,12 +67,12 @@ ModelConfig output_config(const ModelFolder& in, const ExportOptions& options) {
                   "--tied and --unroll exclude each other: a plain folder has no way to store a "
                   "layer once that stands in it several times; without --unroll the loop is that "
                   "form");
-      SMELT_CHECK(ConfigError,
-                  config.tie_embeddings ||
-                      in.same_bytes("lm_head.weight", "model.embed_tokens.weight"),
-                  "--tied: the head of " << in.path()
-                                         << " does not repeat the embedding, so it cannot be left "
-                                            "out");
+      SMELT_CHECK(
+          ConfigError,
+          config.tie_embeddings || in.same_bytes("lm_head.weight", "model.embed_tokens.weight"),
+          "--tied: the head of " << in.path()
+                                 << " does not repeat the embedding, so it cannot be left "
+                                    "out");
       out.tie_embeddings = true;
       break;
   }
@@ -162,7 +167,7 @@ void copy_companions(const ModelFolder& in, const ModelConfig& out, const std::s
 /// Its word in config.json: that of the embedding, as the bulk of the tensors is.
 std::string dtype_word(const std::vector<Planned>& planned) {
   const TensorSpec& first = planned.front().spec;
-  return first.half                    ? "float16"
+  return first.half                   ? "float16"
          : first.dtype == DType::bf16 ? "bfloat16"
          : first.dtype == DType::f64  ? "float64"
                                       : "float32";
@@ -193,9 +198,9 @@ ExportResult export_model(const ExportOptions& options) {
   for (const TensorSpec& spec : writer.order())
     writer.write(spec.name, read_tensor(in, *by_name.at(spec.name)));
   writer.publish();
-  write_file(path + "/config.json",
-             write_model_json(out, in.json().eos_ids, in.has_selection_biases(),
-                              dtype_word(planned)));
+  write_file(
+      path + "/config.json",
+      write_model_json(out, in.json().eos_ids, in.has_selection_biases(), dtype_word(planned)));
   copy_companions(in, out, path);
   folder.commit();
   return result;

@@ -37,8 +37,13 @@ int64_t parse_bytes(const std::string& text) {
     const char* name;
     double bytes;
   };
-  for (const Unit& unit : {Unit{"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"KB", 1e3},
-                           {"MB", 1e6}, {"GB", 1e9}, {"", 1}}) {
+  for (const Unit& unit : {Unit{"KiB", 0x1p10},
+                           {"MiB", 0x1p20},
+                           {"GiB", 0x1p30},
+                           {"KB", 1e3},
+                           {"MB", 1e6},
+                           {"GB", 1e9},
+                           {"", 1}}) {
     if (!text.ends_with(unit.name)) continue;
     double number = 0;
     const std::string digits = text.substr(0, text.size() - std::string(unit.name).size());

@@ -476,8 +476,7 @@ BOOST_AUTO_TEST_CASE(config_json_that_says_too_little_is_refused,  // CASE 38
   refused("attention_bias = true is not supported",
           [](json::object& o) { o["attention_bias"] = true; });
   refused("hidden_act = gelu must be silu", [](json::object& o) { o["hidden_act"] = "gelu"; });
-  refused("sliding_window must be null",
-          [](json::object& o) { o["use_sliding_window"] = true; });
+  refused("sliding_window must be null", [](json::object& o) { o["use_sliding_window"] = true; });
   refused("rope_scaling.rope_type = yarn must be default", [](json::object& o) {
     o["rope_scaling"] = json::object{{"rope_type", "yarn"}, {"factor", 4.0}};
   });

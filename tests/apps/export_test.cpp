@@ -82,18 +82,25 @@ BOOST_AUTO_TEST_CASE(an_unrolled_model_is_a_plain_folder_that_computes_the_same)
     const json::value tokenizer = json::parse(read_file(to + "/tokenizer_config.json"));
     BOOST_TEST(tokenizer.at("tokenizer_class").as_string() == "PreTrainedTokenizerFast");
     BOOST_TEST(tokenizer.at("eos_token").as_string() == "<|endoftext|>");
-    BOOST_TEST(json::parse(read_file(to + "/generation_config.json")).at("eos_token_id").as_int64() ==
-               256);
+    BOOST_TEST(
+        json::parse(read_file(to + "/generation_config.json")).at("eos_token_id").as_int64() ==
+        256);
     BOOST_TEST(read_file(to + "/tokenizer.json") == read_file(from + "/tokenizer.json"));
   }
 }
 
 BOOST_AUTO_TEST_CASE(without_unroll_the_loop_stays_and_layers_are_stored_once) {
   const ScratchFolder scratch;
-  const std::string from = make_checkpoint(scratch, "a", [](ModelConfig& c) {
-    c.shared_expert_hidden_size = 8;
-    c.loop.kv = LoopKv::first;
-  }, [](MoeTransformer& m) { m.enable_expert_bias(); m.expert_bias(1).fill_(0.25); });
+  const std::string from = make_checkpoint(
+      scratch, "a",
+      [](ModelConfig& c) {
+        c.shared_expert_hidden_size = 8;
+        c.loop.kv = LoopKv::first;
+      },
+      [](MoeTransformer& m) {
+        m.enable_expert_bias();
+        m.expert_bias(1).fill_(0.25);
+      });
   const ExportResult result = run(from, scratch.path("b"));
   BOOST_TEST(result.model_type == "smelt");
   BOOST_TEST(read_file(scratch.path("b/model.safetensors")) ==
@@ -185,16 +192,17 @@ BOOST_AUTO_TEST_CASE(what_has_no_plain_form_is_refused_and_leaves_nothing) {
     c.qk_norm = QkNorm::none;
     c.norm_topk = false;
   });
-  refused("--tied and --unroll exclude each other",
-          [](ModelConfig& c) { c.tie_embeddings = true; }, FileType::same, HeadForm::tied);
-  refused("times the residual scale 1e-09, lie below the range of f16: underflow",
-          [](ModelConfig& c) { c.loop.scale = 1e-9; }, FileType::f16);
+  refused(
+      "--tied and --unroll exclude each other", [](ModelConfig& c) { c.tie_embeddings = true; },
+      FileType::same, HeadForm::tied);
+  refused(
+      "times the residual scale 1e-09, lie below the range of f16: underflow",
+      [](ModelConfig& c) { c.loop.scale = 1e-9; }, FileType::f16);
   refused("is beyond the range of f16", nothing, FileType::f16, HeadForm::as_it_is,
           [](MoeTransformer& m) { value_of(m, "model.norm.weight").fill_(1e6); });
   // The same scale in a type with room for it.
   const ScratchFolder inner;
-  const std::string from =
-      make_checkpoint(inner, "a", [](ModelConfig& c) { c.loop.scale = 1e-9; });
+  const std::string from = make_checkpoint(inner, "a", [](ModelConfig& c) { c.loop.scale = 1e-9; });
   run(from, inner.path("out"), true, FileType::bf16);
 }
 

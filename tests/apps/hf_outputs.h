@@ -11,9 +11,9 @@
 namespace smelt::testing {
 
 struct HfOutputs {
-  Tensor logits;               // [B, S, V]
-  double loss = 0, aux = 0;    // mean over the B (S - 1) next tokens; over the rows of all layers
-  std::vector<int64_t> greedy; // continuation of the prompt
+  Tensor logits;                // [B, S, V]
+  double loss = 0, aux = 0;     // mean over the B (S - 1) next tokens; over the rows of all layers
+  std::vector<int64_t> greedy;  // continuation of the prompt
 };
 
 /// @param ids  [B, S] i64;  @param prompt  [1, P] i64
@@ -31,16 +31,17 @@ inline HfOutputs hf_outputs(const std::string& folder, const Tensor& ids, const 
   std::vector<int32_t> targets(tokens.begin() + 1, tokens.end());
   targets.push_back(-1);
   for (int64_t b = 0; b < B; ++b) targets[size_t(b * S + S - 1)] = -1;
-  const ModelInput input{Tensor::from(tokens), Tensor::from(targets),
-                         SequenceLayout::from_document_starts(
-                             B, S, std::vector<int32_t>(tokens.size(), 0))};
+  const ModelInput input{
+      Tensor::from(tokens), Tensor::from(targets),
+      SequenceLayout::from_document_starts(B, S, std::vector<int32_t>(tokens.size(), 0))};
   HfOutputs out;
   RouterSums sums(model.config().num_experts);
   for (const double nats : model.token_losses(input, &sums).to(DType::f64).to_vector<double>())
     out.loss += nats / double(B * (S - 1));
   out.aux = sums.aux_loss();
   out.logits = model.logits(model.hidden(input)).data().view({B, S, -1});
-  const auto texts = generate(model, {to_i32(prompt)}, {.max_new_tokens = new_tokens, .sampling = {}});
+  const auto texts =
+      generate(model, {to_i32(prompt)}, {.max_new_tokens = new_tokens, .sampling = {}});
   out.greedy.assign(texts.front().begin(), texts.front().end());
   return out;
 }

@@ -22,7 +22,8 @@ int main(int argc, char** argv) {
                                                    {"aux", Tensor::from<double>({out.aux})},
                                                    {"greedy", Tensor::from(out.greedy)}};
     std::vector<TensorSpec> specs;
-    for (const auto& [name, tensor] : tensors) specs.push_back({name, tensor.dtype(), tensor.shape()});
+    for (const auto& [name, tensor] : tensors)
+      specs.push_back({name, tensor.dtype(), tensor.shape()});
     SafetensorsWriter writer(argv[3], specs);
     for (const TensorSpec& spec : writer.order()) writer.write(spec.name, tensors.at(spec.name));
     writer.publish();

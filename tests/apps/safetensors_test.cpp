@@ -170,8 +170,10 @@ BOOST_AUTO_TEST_CASE(writes_half_precision_to_the_nearest_even) {
   for (uint32_t h = 0; h < 0x7bff; ++h) {
     const double low = half(h), high = half(h + 1), middle = (low + high) / 2;
     const double even = h % 2 == 0 ? low : high;
-    for (const auto& [x, y] : {std::pair{low, low}, {std::nextafter(float(middle), 0.f), low},
-                              {middle, even}, {std::nextafter(float(middle), 1e9f), high}}) {
+    for (const auto& [x, y] : {std::pair{low, low},
+                               {std::nextafter(float(middle), 0.f), low},
+                               {middle, even},
+                               {std::nextafter(float(middle), 1e9f), high}}) {
       for (const double sign : {1.0, -1.0}) {
         given.push_back(float(sign * x));
         expected.push_back(float(sign * y));
@@ -179,8 +181,12 @@ BOOST_AUTO_TEST_CASE(writes_half_precision_to_the_nearest_even) {
     }
   }
   constexpr float kInf = std::numeric_limits<float>::infinity();
-  for (const auto& [x, y] : {std::pair{65504.f, 65504.f}, {65519.99f, 65504.f}, {65520.f, kInf},
-                            {1e30f, kInf}, {-kInf, -kInf}, {1e-30f, 0.f}}) {
+  for (const auto& [x, y] : {std::pair{65504.f, 65504.f},
+                             {65519.99f, 65504.f},
+                             {65520.f, kInf},
+                             {1e30f, kInf},
+                             {-kInf, -kInf},
+                             {1e-30f, 0.f}}) {
     given.push_back(x);
     expected.push_back(y);
   }
@@ -195,8 +201,9 @@ BOOST_AUTO_TEST_CASE(writes_half_precision_to_the_nearest_even) {
   BOOST_TEST(file.info("x").end == 2 * count);
   const auto read = file.read("x").to_vector<float>();
   for (size_t i = 0; i < expected.size(); ++i)
-    BOOST_REQUIRE_MESSAGE(read[i] == expected[i] && std::signbit(read[i]) == std::signbit(expected[i]),
-                          given[i] << " became " << read[i] << ", not " << expected[i]);
+    BOOST_REQUIRE_MESSAGE(
+        read[i] == expected[i] && std::signbit(read[i]) == std::signbit(expected[i]),
+        given[i] << " became " << read[i] << ", not " << expected[i]);
   BOOST_TEST(std::isnan(read.back()));
 }
 

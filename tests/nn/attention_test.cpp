@@ -95,8 +95,10 @@ Tensor naive_attention(Model& model, const Tensor& input, int64_t batch, int64_t
   const std::vector<double> x = doubles(input), wq = model.piece("q_proj"),
                             wk = model.piece("k_proj"), wv = model.piece("v_proj"),
                             wo = model.piece("o_proj");
-  const std::vector<double> q_gain = c.qk_norm != QkNorm::none ? model.piece("q_norm") : std::vector<double>();
-  const std::vector<double> k_gain = c.qk_norm != QkNorm::none ? model.piece("k_norm") : std::vector<double>();
+  const std::vector<double> q_gain =
+      c.qk_norm != QkNorm::none ? model.piece("q_norm") : std::vector<double>();
+  const std::vector<double> k_gain =
+      c.qk_norm != QkNorm::none ? model.piece("k_norm") : std::vector<double>();
   const auto hidden = size_t(c.hidden_size), width = size_t(c.head_dim);
   const auto heads = size_t(c.num_heads), group = heads / size_t(c.num_kv_heads);
   std::vector<double> out(x.size());
@@ -148,10 +150,16 @@ BOOST_AUTO_TEST_CASE(matches_an_explicit_softmax) {
     double clip = 0;
   };
   const std::vector<int32_t> whole(2 * 5, 0), documents = {0, 0, 2, 2, 4, 0, 1, 1, 1, 1};
-  for (const Case& c :
-       {Case{2, 2, QkNorm::none}, {4, 2, QkNorm::head}, {4, 1, QkNorm::none}, {3, 1, QkNorm::head},
-        {1, 1, QkNorm::head}, {4, 2, QkNorm::projection}, {1, 1, QkNorm::projection},
-        {4, 2, QkNorm::projection, 0.5}, {2, 1, QkNorm::none, 0.7}, {3, 1, QkNorm::head, 0.9}}) {
+  for (const Case& c : {Case{2, 2, QkNorm::none},
+                        {4, 2, QkNorm::head},
+                        {4, 1, QkNorm::none},
+                        {3, 1, QkNorm::head},
+                        {1, 1, QkNorm::head},
+                        {4, 2, QkNorm::projection},
+                        {1, 1, QkNorm::projection},
+                        {4, 2, QkNorm::projection, 0.5},
+                        {2, 1, QkNorm::none, 0.7},
+                        {3, 1, QkNorm::head, 0.9}}) {
     for (const std::vector<int32_t>& starts : {whole, documents}) {
       BOOST_TEST_CONTEXT(c.heads << " heads, " << c.kv_heads << " kv heads, qk_norm "
                                  << int(c.qk_norm) << ", clip " << c.clip) {
@@ -176,7 +184,8 @@ BOOST_AUTO_TEST_CASE(rotary_pairs_the_halves) {
 }
 
 BOOST_AUTO_TEST_CASE(parameters_have_their_names_and_shapes) {
-  Model with(config_of(4, 2, QkNorm::head), DType::f32), without(config_of(4, 2, QkNorm::none), DType::f32);
+  Model with(config_of(4, 2, QkNorm::head), DType::f32),
+      without(config_of(4, 2, QkNorm::none), DType::f32);
   std::vector<std::string> names;
   for (const Parameter* p : with.store.all())
     for (const TensorPiece& piece : p->pieces) names.push_back(piece.name + to_string(piece.shape));
