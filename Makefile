@@ -32,7 +32,7 @@ PACKAGES := g++:g++ cmake:cmake make:make pkg-config:pkg-config libdnnl-dev:onea
 	libpcre2-dev:pcre2posix.h/ libutf8proc-dev:utf8proc.h/ zlib1g-dev:zlib.h/ libzstd-dev:zstd.h/ \
 	libprotozero-dev:protozero/pbf_writer.hpp gnuplot-nox:gnuplot
 
-.PHONY: help deps configure build install api-docs run test bench bench-peer asan fuzz format clean
+.PHONY: help deps configure build install api-docs run test bench bench-peer interop asan fuzz format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## /{printf "  make %-10s %s\n", $$1, $$2}' Makefile
@@ -113,6 +113,14 @@ bench-peer: ## the same step in PyTorch, in turn with ours (half an hour; PYTHON
 	@$(MAKE) configure
 	@cmake --build $(BUILD) -j $(JOBS) --target smelt-bench
 	@$(PYTHON) tests/interop/bench_peer.py --bench $(BUILD)/bin/smelt-bench --out $(BUILD)/bench-peer.json $(PEER_FLAGS)
+
+interop: configure ## our files against the programs of others (PYTHON=one with transformers)
+	@cmake --build $(BUILD) -j $(JOBS)
+	@failed=0; for script in tests/interop/*_compare.py; do \
+	  echo "== $$script"; code=0; $(PYTHON) $$script --build $(BUILD) || code=$$?; \
+	  case $$code in 0) echo "ok $$script";; 77) echo "skipped $$script";; \
+	    *) echo "FAILED $$script"; failed=1;; esac; \
+	done; exit $$failed
 
 asan: deps ## the suites under AddressSanitizer and UndefinedBehaviorSanitizer (build-asan/)
 	@cmake -S . -B build-asan -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" \

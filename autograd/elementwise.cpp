@@ -30,6 +30,13 @@ Variable scale(const Variable& x, double alpha) {
   });
 }
 
+Variable clamp(const Variable& x, double limit) {
+  return record("clamp", clamp(x.data(), limit), {x},
+                [xd = x.data(), limit](const std::vector<Tensor>& g) {
+                  return std::vector<Tensor>{clamp_backward(g[0], xd, limit)};
+                });
+}
+
 Variable sum(const Variable& x) {
   return record("sum", sum(x.data()), {x},
                 [shape = x.shape(), options = x.data().options()](const std::vector<Tensor>& g) {

@@ -14,6 +14,8 @@ Variable add_scaled(const Variable& x, const Variable& y, double alpha = 1.0);
 Variable mul(const Variable& x, const Variable& y);
 /// alpha * x.
 Variable scale(const Variable& x, double alpha);
+/// x moved into [-limit, limit]. Gradient: dy where |x| <= limit. Saves x.
+Variable clamp(const Variable& x, double limit);
 /// Sum of all elements, [1] f64.
 Variable sum(const Variable& x);
 /// x in another floating dtype; the gradient is converted back.

@@ -44,7 +44,9 @@ struct Sizes {
 KeptActivations step_records(const Sizes& s, const ModelConfig& c, const ExecutionStep& step,
                              int64_t sequences) {
   const auto normed = [&](int64_t width, int64_t heads) {
-    return s.values(s.T, width) + (c.qk_norm ? s.values(s.T, width) + s.full(s.T * heads) : 0);
+    const int64_t values = s.values(s.T, width), clip = c.clip_qkv > 0 ? values : 0;
+    if (c.qk_norm == QkNorm::none) return values + clip;
+    return 2 * values + clip + s.full(s.T * (c.qk_norm == QkNorm::head ? heads : 1));
   };
   KeptActivations kept;
   kept.residual = 2 * s.values(s.T, s.H);
@@ -52,7 +54,7 @@ KeptActivations step_records(const Sizes& s, const ModelConfig& c, const Executi
   kept.queries = normed(s.Q, c.num_heads);
   if (step.writes_kv) {
     kept.keys = normed(s.C, c.num_kv_heads);
-    kept.values = s.values(s.T, s.C);
+    kept.values = (c.clip_qkv > 0 ? 2 : 1) * s.values(s.T, s.C);
   }
   kept.mix = s.values(s.T, s.Q) + s.full(s.T * c.num_heads);
   kept.router = 2 * s.full(s.T * s.E) + s.full(s.N) + Sizes::indices(s.N) +

@@ -38,6 +38,33 @@ BalanceTerms balance_terms(const Routing& routing, const std::vector<int64_t>& c
   return terms;
 }
 
+void RouterSums::add(const Routing& routing) {
+  const size_t experts = probs_.size();
+  const auto probs = routing.probs.data().to(DType::f64).to_vector<double>();
+  for (size_t i = 0; i < probs.size(); ++i) probs_[i % experts] += probs[i];
+  for (const int32_t e : routing.indices.to_vector<int32_t>()) choices_[size_t(e)] += 1;
+  rows_ += double(routing.probs.dim(0));
+}
+
+void RouterSums::reduce(const dist::Group& world) {
+  std::vector<double> flat = choices_;
+  flat.insert(flat.end(), probs_.begin(), probs_.end());
+  flat.push_back(rows_);
+  const Tensor sums = Tensor::from(flat);
+  dist::all_reduce_sum_(sums, world);
+  const double* at = sums.data<double>();
+  std::copy(at, at + choices_.size(), choices_.begin());
+  std::copy(at + choices_.size(), at + 2 * choices_.size(), probs_.begin());
+  rows_ = at[2 * choices_.size()];
+}
+
+double RouterSums::aux_loss() const {
+  if (rows_ == 0) return 0;
+  double total = 0;
+  for (size_t e = 0; e < probs_.size(); ++e) total += choices_[e] / rows_ * probs_[e] / rows_;
+  return double(probs_.size()) * total;
+}
+
 LoadStatistics::LoadStatistics(int64_t steps, int64_t num_experts)
     : counts_(size_t(steps), std::vector<double>(size_t(num_experts), 0.0)) {}
 

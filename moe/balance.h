@@ -38,6 +38,25 @@ BalanceTerms balance_terms(const Routing& routing, const std::vector<int64_t>& c
                            int64_t batch, double share, const BalanceConfig& config,
                            const StepTotals& totals, const dist::Group& world);
 
+/// The balancing loss as transformers computes it, to compare with its models: over the rows of all
+/// layers and visits together, E * sum_e f_e P_e with f_e the mean number of a row's top_k choices
+/// that are expert e and P_e its mean probability. Perfect balance gives top_k, not 1, and layers
+/// out of balance in opposite ways cancel: for training see AuxScope.
+class RouterSums {
+ public:
+  explicit RouterSums(int64_t num_experts)
+      : choices_(size_t(num_experts), 0.0), probs_(size_t(num_experts), 0.0) {}
+  void add(const Routing& routing);
+  /// Sums over the ranks of `world`; collective.
+  void reduce(const dist::Group& world);
+  /// 0 when nothing was routed.
+  double aux_loss() const;
+
+ private:
+  std::vector<double> choices_, probs_;  // [E] summed over rows
+  double rows_ = 0;
+};
+
 /// Routed rows per expert for each step of the plan, summed over the micro-batches of a step. A
 /// recomputed pass is not counted again.
 class LoadStatistics {

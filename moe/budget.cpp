@@ -26,7 +26,10 @@ Budget budget_of(const ModelConfig& c, const ExecutionPlan& plan, double mean_co
   params.router = layers * H * c.num_experts;
   params.experts = layers * expert * c.num_experts;
   params.shared_experts = layers * shared;
-  params.norms = layers * (2 * H + (c.qk_norm ? 2 * c.head_dim : 0)) + H;
+  const int64_t qk_gains = c.qk_norm == QkNorm::none   ? 0
+                           : c.qk_norm == QkNorm::head ? 2 * c.head_dim
+                                                       : q + kv;
+  params.norms = layers * (2 * H + qk_gains) + H;
   params.embedding = H * c.vocab_size;
   params.head = c.tie_embeddings ? 0 : params.embedding;
   budget.params_non_embedding = params.non_embedding();

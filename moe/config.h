@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "nn/attention_config.h"
 #include "nn/execution_plan.h"
 
 namespace smelt {
@@ -21,7 +22,8 @@ struct ModelConfig {
   int64_t max_seq_len = 2048;
   double rope_theta = 10000;
   double norm_eps = 1e-6;
-  bool qk_norm = true;
+  QkNorm qk_norm = QkNorm::head;
+  double clip_qkv = 0;  // bound on |q|, |k| and |v|; 0: none
   bool norm_topk = true;
   bool tie_embeddings = false;
   double init_std = 0.02;

@@ -21,7 +21,8 @@ std::vector<int64_t> dense_sizes(const ModelConfig& c) {
   const auto add = [&](std::initializer_list<int64_t> more) { sizes.insert(sizes.end(), more); };
   for (int64_t layer = 0; layer < c.num_layers; ++layer) {
     add({H, Q * H, 2 * C * H, H * Q});  // norm, q, k and v, o
-    if (c.qk_norm) add({c.head_dim, c.head_dim});
+    if (c.qk_norm == QkNorm::head) add({c.head_dim, c.head_dim});
+    if (c.qk_norm == QkNorm::projection) add({Q, C});
     add({H, c.num_experts * H});  // norm, router
     if (const int64_t Fs = c.shared_expert_hidden_size; Fs > 0) add({2 * Fs * H, H * Fs});
   }

@@ -28,6 +28,7 @@ struct MoeTransformer::Pass {
   bool training = false;
   BalanceConfig balance;
   StepTotals totals;
+  RouterSums* sums = nullptr;
 };
 
 namespace {
@@ -50,6 +51,8 @@ const ModelConfig& checked(const ModelConfig& c, const dist::World& world) {
   SMELT_CHECK(ConfigError, c.shared_expert_hidden_size >= 0,
               "model.shared_expert_hidden_size = " << c.shared_expert_hidden_size
                                                    << " must be 0 (none) or positive");
+  SMELT_CHECK(ConfigError, c.clip_qkv >= 0,
+              "model.clip_qkv = " << c.clip_qkv << " must be 0 (none) or positive");
   SMELT_CHECK(ConfigError, c.num_heads % c.num_kv_heads == 0,
               "model.num_heads = " << c.num_heads << " must be divisible by model.num_kv_heads = "
                                    << c.num_kv_heads);
@@ -67,7 +70,7 @@ const ModelConfig& checked(const ModelConfig& c, const dist::World& world) {
 
 AttentionConfig attention_config(const ModelConfig& c) {
   return {c.hidden_size, c.num_heads, c.num_kv_heads, c.head_dim,
-          c.qk_norm,     c.norm_eps,  c.init_std};
+          c.qk_norm,     c.norm_eps,  c.init_std,     c.clip_qkv};
 }
 
 }  // namespace
@@ -178,6 +181,7 @@ std::vector<Variable> MoeTransformer::run_step(size_t i, const std::vector<Varia
   x = attended[0];
   const Variable& normed_again = attended[1];
   const Routing routing = layer.router(normed_again, biases_[i]);
+  if (pass.sums) pass.sums->add(routing);
   x = add_scaled(x, feed_forward(i, normed_again, routing), step.residual_scale);
 
   std::vector<Variable> outputs = {x};
@@ -239,12 +243,15 @@ std::vector<Variable> MoeTransformer::run(const ModelInput& input, const Pass& p
   return {norm_(x), aux, z};
 }
 
-Variable MoeTransformer::hidden(const ModelInput& input, KvCache* cache) {
+Variable MoeTransformer::hidden(const ModelInput& input, KvCache* cache, RouterSums* sums) {
   SMELT_CHECK(Error, cache == nullptr || !grad_enabled(),
               "MoeTransformer: a KV cache cannot be used while gradients are recorded");
-  return run(
-      input,
-      {.layout = input.layout, .cache = cache, .training = false, .balance = {}, .totals = {}})[0];
+  return run(input, {.layout = input.layout,
+                     .cache = cache,
+                     .training = false,
+                     .balance = {},
+                     .totals = {},
+                     .sums = sums})[0];
 }
 
 PassLoss MoeTransformer::loss(const ModelInput& input, const BalanceConfig& balance,
@@ -253,14 +260,16 @@ PassLoss MoeTransformer::loss(const ModelInput& input, const BalanceConfig& bala
                                                 .cache = nullptr,
                                                 .training = true,
                                                 .balance = balance,
-                                                .totals = totals});
+                                                .totals = totals,
+                                                .sums = nullptr});
   const ProfileScope scope("embedding and head");
   return {linear_cross_entropy(out[0], head_weight(), input.targets), out[1], out[2]};
 }
 
-Tensor MoeTransformer::token_losses(const ModelInput& input) {
+Tensor MoeTransformer::token_losses(const ModelInput& input, RouterSums* sums) {
   const NoGrad no_grad;
-  return linear_cross_entropy(hidden(input).data(), head_weight().data(), input.targets, false)
+  return linear_cross_entropy(hidden(input, nullptr, sums).data(), head_weight().data(),
+                              input.targets, false)
       .losses;
 }
 

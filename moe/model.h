@@ -2,7 +2,8 @@
 //
 // One executed step of layer l at visit v, with the plan's residual scale s:
 //   x <- x + s * attention(norm1(x));   x <- x + s * moe(norm2(x)).
-// Without a loop this is, tensor for tensor, a Hugging Face Qwen3-MoE model (qk_norm = true).
+// Without a loop this is, tensor for tensor, a Hugging Face Qwen3-MoE model (QkNorm::head), an
+// OLMoE (QkNorm::projection) or a Mixtral (QkNorm::none).
 #pragma once
 
 #include <memory>
@@ -49,11 +50,12 @@ class MoeTransformer {
 
   /// Hidden states after the final norm, [T, H]. With a cache, the input continues each of its
   /// sequences, is stored in it, and the caller advances it.
-  Variable hidden(const ModelInput& input, KvCache* cache = nullptr);
+  /// @param sums  if given, collects the routing of every step
+  Variable hidden(const ModelInput& input, KvCache* cache = nullptr, RouterSums* sums = nullptr);
   /// Training pass: records the graph. `totals` are those of the whole step. Collective.
   PassLoss loss(const ModelInput& input, const BalanceConfig& balance, const StepTotals& totals);
   /// Cross-entropy of every position [T] f32, 0 where there is no target; no graph. Collective.
-  Tensor token_losses(const ModelInput& input);
+  Tensor token_losses(const ModelInput& input, RouterSums* sums = nullptr);
   /// [N, V] f32 (f64) logits of hidden states [N, H].
   Variable logits(const Variable& hidden) const;
   /// The output matrix [V, H]: the head, or the embedding when tied.

@@ -11,8 +11,9 @@ namespace {
 
 const std::string kLayers = "model.layers.";
 
-/// Name of the looped tensor that a plain tensor is a copy of, and the factor on it.
-std::pair<std::string, double> source_of(const std::string& name, const ExecutionPlan& plan) {
+}  // namespace
+
+UnrolledSource unrolled_source(const std::string& name, const ExecutionPlan& plan) {
   if (name.compare(0, kLayers.size(), kLayers) != 0) return {name, 1.0};
   const size_t dot = name.find('.', kLayers.size());
   const size_t step = size_t(std::stoll(name.substr(kLayers.size(), dot - kLayers.size())));
@@ -22,8 +23,6 @@ std::pair<std::string, double> source_of(const std::string& name, const Executio
   return {kLayers + std::to_string(executed.layer) + rest,
           last_product ? executed.residual_scale : 1.0};
 }
-
-}  // namespace
 
 ModelConfig unrolled_config(const ModelConfig& config) {
   const ExecutionPlan plan(config.num_layers, config.loop);
@@ -57,7 +56,7 @@ void copy_unrolled(MoeTransformer& looped, MoeTransformer& plain) {
   }
   for (const Parameter* parameter : plain.parameters().all()) {
     for (const TensorPiece& piece : parameter->pieces) {
-      const auto [name, factor] = source_of(piece.name, looped.plan());
+      const auto [name, factor] = unrolled_source(piece.name, looped.plan());
       const auto found = sources.find(name);
       SMELT_CHECK(ConfigError, found != sources.end() && found->second.shape() == piece.shape,
                   "copy_unrolled: '" << piece.name << "' " << to_string(piece.shape)

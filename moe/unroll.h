@@ -5,6 +5,8 @@
 // the result is an unlooped model that any Qwen3-MoE reader opens.
 #pragma once
 
+#include <string>
+
 #include "moe/model.h"
 
 namespace smelt {
@@ -13,6 +15,13 @@ namespace smelt {
 /// @throws ConfigError for loop.kv = first when a visit reads earlier keys and values: a plain
 /// layer has no way to do that.
 ModelConfig unrolled_config(const ModelConfig& config);
+
+/// The looped model's tensor of which a tensor of the plain model is a copy, and the factor on it.
+struct UnrolledSource {
+  std::string name;
+  double factor = 1;
+};
+UnrolledSource unrolled_source(const std::string& name, const ExecutionPlan& looped);
 
 /// Writes into `plain`, built from unrolled_config(looped.config()) with the same dtype and expert
 /// parallelism, the weights of `looped`: layer i has those of layer steps[i].layer, with the

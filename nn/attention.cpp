@@ -50,20 +50,28 @@ SelfAttention::SelfAttention(ParameterStore& store, const std::string& prefix,
                config.init_std),
       o_proj_(store, prefix + ".o_proj.weight", config.num_heads * config.head_dim,
               config.hidden_size, config.init_std) {
-  if (config.qk_norm) {
-    q_norm_ = std::make_unique<RmsNormModule>(store, prefix + ".q_norm.weight", config.head_dim,
-                                              config.norm_eps);
-    k_norm_ = std::make_unique<RmsNormModule>(store, prefix + ".k_norm.weight", config.head_dim,
-                                              config.norm_eps);
-  }
+  if (config.qk_norm == QkNorm::none) return;
+  const bool whole = config.qk_norm == QkNorm::projection;
+  q_norm_ = std::make_unique<RmsNormModule>(store, prefix + ".q_norm.weight",
+                                            config.head_dim * (whole ? config.num_heads : 1),
+                                            config.norm_eps);
+  k_norm_ = std::make_unique<RmsNormModule>(store, prefix + ".k_norm.weight",
+                                            config.head_dim * (whole ? config.num_kv_heads : 1),
+                                            config.norm_eps);
+}
+
+Variable SelfAttention::clipped(const Variable& x) const {
+  return config_.clip_qkv > 0 ? clamp(x, config_.clip_qkv) : x;
 }
 
 Variable SelfAttention::heads(const Variable& x, int64_t count,
                               const std::unique_ptr<RmsNormModule>& norm,
                               const SequenceLayout& layout, const RotaryTable& table) const {
-  Variable h = reshape(x, {x.dim(0), count, config_.head_dim});
+  const int64_t T = x.dim(0), width = count * config_.head_dim;
+  const Shape by_head = {T, count, config_.head_dim};
+  Variable h = reshape(x, config_.qk_norm == QkNorm::head ? by_head : Shape{T, width});
   if (norm) h = (*norm)(h);
-  h = rotary(h, layout.positions, table);
+  h = rotary(reshape(clipped(h), by_head), layout.positions, table);
   return reshape(h, {layout.batch, layout.seq_len, count, config_.head_dim});
 }
 
@@ -71,9 +79,9 @@ KeyValue SelfAttention::key_value(const Variable& x, const SequenceLayout& layou
                                   const RotaryTable& table) const {
   const int64_t width = config_.num_kv_heads * config_.head_dim;
   const std::vector<Variable> parts = split_columns(kv_proj_(x), {width, width});
-  return {
-      heads(parts[0], config_.num_kv_heads, k_norm_, layout, table),
-      reshape(parts[1], {layout.batch, layout.seq_len, config_.num_kv_heads, config_.head_dim})};
+  return {heads(parts[0], config_.num_kv_heads, k_norm_, layout, table),
+          reshape(clipped(reshape(parts[1], {x.dim(0), width})),
+                  {layout.batch, layout.seq_len, config_.num_kv_heads, config_.head_dim})};
 }
 
 Variable SelfAttention::attend(const Variable& x, const KeyValue& kv, const SequenceLayout& layout,

@@ -1,9 +1,10 @@
-// Grouped-query self-attention with rotary positions and optional per-head QK norm (Qwen3).
+// Grouped-query self-attention with rotary positions, with or without QK norm and clipping.
 #pragma once
 
 #include <memory>
 #include <string>
 
+#include "nn/attention_config.h"
 #include "nn/execution_plan.h"
 #include "nn/kv_cache.h"
 #include "nn/modules.h"
@@ -25,12 +26,6 @@ struct SequenceLayout {
   static SequenceLayout behind(const KvCache& cache, int64_t count);
 };
 
-struct AttentionConfig {
-  int64_t hidden_size, num_heads, num_kv_heads, head_dim;
-  bool qk_norm;
-  double norm_eps, init_std;
-};
-
 /// Keys and values [B, S, K, D] of one step, rotated and normalised as attention reads them.
 struct KeyValue {
   Variable k, v;
@@ -48,6 +43,8 @@ class SelfAttention {
                   const RotaryTable& table) const;
 
  private:
+  /// [T, width], clipped where the configuration says so.
+  Variable clipped(const Variable& x) const;
   Variable heads(const Variable& x, int64_t count, const std::unique_ptr<RmsNormModule>& norm,
                  const SequenceLayout& layout, const RotaryTable& table) const;
 

@@ -32,7 +32,7 @@ Parameter& ParameterStore::add(Parameter parameter, Shape shape) {
   SMELT_CHECK(ShapeError, end == numel_of(shape),
               "parameter '" << parameter.name << "': pieces hold " << end << " elements, shape is "
                             << to_string(shape));
-  parameter.value = Variable(Tensor::zeros(std::move(shape), {dtype_, device_}), true);
+  parameter.value = Variable(Tensor::empty(std::move(shape), {dtype_, device_}), true);
   piece_names_.merge(names);
   parameters_.push_back(std::move(parameter));
   return parameters_.back();

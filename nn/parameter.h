@@ -43,7 +43,9 @@ class ParameterStore {
  public:
   ParameterStore(DType dtype, Device device) : dtype_(dtype), device_(device) {}
 
-  /// Adds a parameter of this shape. Without pieces it is one tensor of its own name.
+  /// Adds a parameter of this shape. Without pieces it is one tensor of its own name. Its values
+  /// are undefined until initialize() or a checkpoint gives them: writing zeros first would cost as
+  /// much as loading.
   /// @throws ConfigError for a name of a parameter or piece used twice, ShapeError for pieces that
   /// do not tile the parameter.
   Parameter& add(Parameter parameter, Shape shape);

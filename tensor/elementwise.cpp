@@ -46,6 +46,20 @@ Tensor scale(const Tensor& x, double alpha) {
   return out;
 }
 
+Tensor clamp(const Tensor& x, double limit) {
+  check_floating("clamp", "x", x);
+  const Tensor out = Tensor::empty(x.shape(), x.options());
+  SMELT_DISPATCH(x.device(), clamp, x.contiguous(), limit, out);
+  return out;
+}
+
+Tensor clamp_backward(const Tensor& dy, const Tensor& x, double limit) {
+  check_pair("clamp_backward", dy, x);
+  const Tensor dx = Tensor::empty(x.shape(), x.options());
+  SMELT_DISPATCH(x.device(), clamp_backward, dy.contiguous(), x.contiguous(), limit, dx);
+  return dx;
+}
+
 Tensor sum(const Tensor& x) {
   check_floating("sum", "x", x);
   const Tensor out = Tensor::empty({1}, {DType::f64, x.device()});

@@ -14,6 +14,10 @@ void add_scaled_(const Tensor& x, const Tensor& y, double alpha);
 Tensor mul(const Tensor& x, const Tensor& y);
 /// alpha * x.
 Tensor scale(const Tensor& x, double alpha);
+/// x with every element moved into [-limit, limit]; NaN stays.
+Tensor clamp(const Tensor& x, double limit);
+/// Its gradient: dy where |x| <= limit, else 0. Shapes, dtypes and devices must agree.
+Tensor clamp_backward(const Tensor& dy, const Tensor& x, double limit);
 /// Sum of all elements as a [1] f64 tensor. Summed in double over fixed blocks, so the result does
 /// not depend on the number of threads.
 Tensor sum(const Tensor& x);

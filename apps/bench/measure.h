@@ -51,6 +51,8 @@ OptionTable operations_options();
 int run_operations(const Arguments& arguments);
 OptionTable generation_options();
 int run_generation(const Arguments& arguments);
+OptionTable load_options();
+int run_load(const Arguments& arguments);
 OptionTable tokenizer_options();
 int run_tokenizer(const Arguments& arguments);
 OptionTable growth_options();

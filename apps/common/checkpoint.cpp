@@ -12,9 +12,8 @@
 #include "apps/common/atomic_folder.h"
 #include "apps/common/exact_json.h"
 #include "apps/common/metrics.h"
-#include "apps/common/model_json.h"
+#include "apps/common/model_folder.h"
 #include "apps/common/run_folder.h"
-#include "apps/common/safetensors.h"
 #include "dist/collectives.h"
 #include "tensor/elementwise.h"
 
@@ -32,10 +31,6 @@ struct LocalTensor {
   Tensor values;
   bool expert;
 };
-
-std::string bias_name(int64_t layer) {
-  return "model.layers." + std::to_string(layer) + ".mlp.gate.expert_bias";
-}
 
 /// Pieces of all parameters, as views of flat(parameter index).
 std::vector<LocalTensor> pieces_of(MoeTransformer& model, const std::string& prefix,
@@ -63,7 +58,7 @@ std::vector<LocalTensor> biases_of(const MoeTransformer& model) {
       all.slice(0, visit, visit + 1)
           .copy_(model.expert_bias(plan.step_of(layer, visit)).view({1, -1}));
     }
-    tensors.push_back({bias_name(layer), all, false});
+    tensors.push_back({expert_bias_name(layer), all, false});
   }
   return tensors;
 }
@@ -186,46 +181,50 @@ T state_value(const json::object& object, const char* key, const std::string& pa
 }
 
 /// Reads every piece of every parameter into flat(parameter index), naming what does not fit.
-void read_pieces(const SafetensorsFolder& files, MoeTransformer& model, const std::string& prefix,
+void read_pieces(const ModelFolder& folder, MoeTransformer& model,
                  const std::function<Tensor(size_t)>& flat) {
-  for (const LocalTensor& tensor : pieces_of(model, prefix, flat))
-    files.read_into(tensor.name, tensor.values);
+  folder.check(model.config());
+  std::vector<TensorRead> reads;
+  for (const LocalTensor& tensor : pieces_of(model, "", flat)) {
+    const StoredTensor stored = folder.find(tensor.name, tensor.values.shape());
+    reads.push_back(
+        {&folder.files().file_of(stored.name), stored.name, tensor.values, stored.begin});
+  }
+  read_all(std::move(reads));
 }
 
-void read_biases(const SafetensorsFolder& files, MoeTransformer& model) {
-  if (!files.contains(bias_name(0))) return;
+void read_biases(const ModelFolder& folder, MoeTransformer& model) {
+  if (!folder.has_selection_biases()) return;
   model.enable_expert_bias();
   const ExecutionPlan& plan = model.plan();
   for (int64_t layer = 0; layer < plan.num_layers(); ++layer) {
     for (int64_t visit = 0; visit < plan.visits_of(layer); ++visit) {
-      files.read_into(bias_name(layer), model.expert_bias(plan.step_of(layer, visit)).view({1, -1}),
-                      visit, visit + 1);
+      folder.files().read_into(expert_bias_name(layer),
+                               model.expert_bias(plan.step_of(layer, visit)).view({1, -1}), visit,
+                               visit + 1);
     }
   }
 }
 
-/// Refuses tensors that the model has no place for, e.g. more layers than config.json says.
-void check_no_strangers(const SafetensorsFolder& files, MoeTransformer& model,
-                        const dist::World& world) {
-  std::set<std::string> known;
-  for (const Parameter* parameter : model.parameters().all()) {
-    for (const TensorPiece& piece : parameter->pieces) known.insert(piece.name);
-  }
-  const int64_t local = model.config().num_experts / world.expert_parallel().size();
-  for (const std::string& name : files.names()) {
-    if (known.count(name) > 0 || name.ends_with("rotary_emb.inv_freq") ||
-        name.ends_with(".expert_bias"))
-      continue;
-    // Experts of other ranks are theirs to read.
-    if (const size_t at = name.find(".mlp.experts."); at != std::string::npos) {
-      const int64_t expert = std::atoll(name.c_str() + at + 13);
-      const bool here = expert / local == world.expert_parallel().rank();
-      if (!here && expert < model.config().num_experts) continue;
-    }
-    SMELT_CHECK(IoError, model.config().tie_embeddings && name == "lm_head.weight",
-                files.file_of(name).path().string()
-                    << ": tensor '" << name << "' has no place in the model of config.json");
-  }
+/// Weights and biases of a folder into the optimizer's masters.
+void read_masters(const std::string& path, MoeTransformer& model, ShardedOptimizer& optimizer) {
+  const ModelFolder folder(path);
+  const std::vector<Parameter*> parameters = model.parameters().all();
+  read_pieces(folder, model, [&](size_t p) { return optimizer.master(*parameters[p]); });
+  optimizer.refresh_from_masters();
+  read_biases(folder, model);
+}
+
+/// Whether a configuration key decides which tensors a model has, or their sizes.
+bool decides_tensors(const std::string& key) {
+  static const std::set<std::string> keys = {
+      "model.hidden_size",        "model.num_layers",
+      "model.num_heads",          "model.num_kv_heads",
+      "model.head_dim",           "model.num_experts",
+      "model.vocab_size",         "model.qk_norm",
+      "model.expert_hidden_size", "model.shared_expert_hidden_size",
+      "model.tie_embeddings"};
+  return keys.count(key) > 0;
 }
 
 }  // namespace
@@ -233,7 +232,7 @@ void check_no_strangers(const SafetensorsFolder& files, MoeTransformer& model,
 void save_checkpoint(const std::string& path, MoeTransformer& model,
                      const ShardedOptimizer& optimizer, const dist::World& world,
                      const TrainerState& state, const RunConfig& config,
-                     const std::string& tokenizer_json, int32_t eod_id) {
+                     const TokenizerFiles& tokenizer) {
   const bool first = world.world().rank() == 0;
   std::optional<AtomicFolder> folder;
   if (first) folder.emplace(path);
@@ -242,6 +241,8 @@ void save_checkpoint(const std::string& path, MoeTransformer& model,
 
   std::vector<LocalTensor> tensors =
       pieces_of(model, "", [&](size_t p) { return optimizer.master(*parameters[p]); });
+  const Family family = family_of(model.config(), model.expert_bias(0).defined());
+  for (LocalTensor& tensor : tensors) tensor.name = family_name(family, tensor.name);
   for (LocalTensor& bias : biases_of(model)) tensors.push_back(std::move(bias));
   ParallelWriter model_writer(world, where, "model", tensors);
   model_writer.write(tensors);
@@ -266,26 +267,47 @@ void save_checkpoint(const std::string& path, MoeTransformer& model,
 
   if (first) {
     write_file(where + "/config.json",
-               write_model_json(model.config(), eod_id, model.expert_bias(0).defined()));
+               write_model_json(model.config(), tokenizer.eod_id, model.expert_bias(0).defined()));
     write_file(where + "/config.ini", write_ini(config));
     write_file(where + "/trainer_state.json", json_line(to_json(state, config)) + "\n");
-    if (!tokenizer_json.empty()) write_file(where + "/tokenizer.json", tokenizer_json);
+    if (!tokenizer.json.empty()) {
+      write_file(where + "/tokenizer.json", tokenizer.json);
+      write_file(where + "/tokenizer_config.json", tokenizer.config);
+    }
     folder->commit();
   }
   dist::barrier(world.world());
 }
 
-void load_model(const std::string& path, MoeTransformer& model, const dist::World& world) {
-  const SafetensorsFolder files(path, "model");
-  check_no_strangers(files, model, world);
+void load_model(const std::string& path, MoeTransformer& model) {
+  const ModelFolder folder(path);
   const std::vector<Parameter*> parameters = model.parameters().all();
-  read_pieces(files, model, "", [&](size_t p) { return parameters[p]->value.data(); });
-  read_biases(files, model);
+  read_pieces(folder, model, [&](size_t p) { return parameters[p]->value.data(); });
+  read_biases(folder, model);
+}
+
+std::vector<ConfigDifference> load_initial_weights(const std::string& path, MoeTransformer& model,
+                                                   ShardedOptimizer& optimizer) {
+  RunConfig theirs, ours;
+  theirs.model = read_model_json(path).config;
+  ours.model = model.config();
+  std::vector<ConfigDifference> others;
+  for (ConfigDifference& d : config_differences(theirs, ours)) {
+    SMELT_CHECK(ConfigError, !decides_tensors(d.key),
+                "run.init = " << path << ": " << d.key << " = " << d.before << " there, but "
+                              << d.after << " in this configuration; it must be the same");
+    if (d.key != "model.init_std" && d.key != "model.max_seq_len") others.push_back(std::move(d));
+  }
+  const bool biased = model.expert_bias(0).defined();
+  SMELT_CHECK(
+      ConfigError, biased || !ModelFolder(path).has_selection_biases(),
+      "run.init = " << path << ": its routers have selection biases; set moe.balance = bias");
+  read_masters(path, model, optimizer);
+  return others;
 }
 
 TrainerState load_checkpoint(const std::string& path, MoeTransformer& model,
-                             ShardedOptimizer& optimizer, const dist::World& world,
-                             const RunConfig& config) {
+                             ShardedOptimizer& optimizer, const RunConfig& config) {
   const json::object object = read_state_object(path);
   const json::value* adamw = object.if_contains("adamw");
   SMELT_CHECK(IoError, adamw != nullptr && adamw->is_object(),
@@ -299,13 +321,7 @@ TrainerState load_checkpoint(const std::string& path, MoeTransformer& model,
                          << ", with which the moments in " << path << " were made");
   }
 
-  const SafetensorsFolder files(path, "model");
-  check_no_strangers(files, model, world);
-  const std::vector<Parameter*> parameters = model.parameters().all();
-  read_pieces(files, model, "", [&](size_t p) { return optimizer.master(*parameters[p]); });
-  optimizer.refresh_from_masters();
-  read_biases(files, model);
-
+  read_masters(path, model, optimizer);
   const SafetensorsFolder moments(path, "optimizer");
   const auto fill = [&](const char* prefix) {
     return [&moments, prefix](const Parameter& parameter, const Tensor& whole) {

@@ -24,25 +24,38 @@ struct TrainerState {
   std::string data_fingerprint;
 };
 
+/// What a checkpoint says of the tokenizer: the texts of tokenizer.json and tokenizer_config.json
+/// (empty: none), and the id that ends a document (-1: none).
+struct TokenizerFiles {
+  std::string json, config;
+  int32_t eod_id = -1;
+};
+
 /// Writes the folder `path` whole or not at all. Rank 0 writes; the others send it their experts.
-/// tokenizer_json is the text of tokenizer.json, empty for none. Collective.
+/// Collective.
 /// @throws RunError when the disk is full or a value of the model is not finite.
 void save_checkpoint(const std::string& path, MoeTransformer& model,
                      const ShardedOptimizer& optimizer, const dist::World& world,
                      const TrainerState& state, const RunConfig& config,
-                     const std::string& tokenizer_json, int32_t eod_id);
+                     const TokenizerFiles& tokenizer);
 
-/// Fills the model's parameters (and selection biases) from a folder; no optimizer needed. Each
-/// rank reads only what it holds.
+/// Fills the model's parameters (and selection biases) from a folder, a checkpoint or a Hugging
+/// Face folder of a family that model_json.h names; no optimizer needed. Each rank reads only what
+/// it holds, straight into its place.
 /// @throws IoError naming the file and the tensor that is missing, unknown or of another shape.
-void load_model(const std::string& path, MoeTransformer& model, const dist::World& world);
+void load_model(const std::string& path, MoeTransformer& model);
+
+/// The same for a new run: fills the masters. Returns settings of [model] and [loop] in which the
+/// folder's model differs without its tensors differing.
+/// @throws ConfigError naming the first setting of which the tensors' number or sizes depend
+std::vector<ConfigDifference> load_initial_weights(const std::string& path, MoeTransformer& model,
+                                                   ShardedOptimizer& optimizer);
 
 /// Fills masters, moments and biases, and returns the trainer's state.
 /// @throws IoError as load_model, ConfigError when the checkpoint was written with other betas or
 /// eps.
 TrainerState load_checkpoint(const std::string& path, MoeTransformer& model,
-                             ShardedOptimizer& optimizer, const dist::World& world,
-                             const RunConfig& config);
+                             ShardedOptimizer& optimizer, const RunConfig& config);
 
 /// The trainer state alone. @throws IoError
 TrainerState read_trainer_state(const std::string& path);

@@ -267,6 +267,17 @@ std::vector<ConfigDifference> config_differences(const RunConfig& before, const 
   return differences;
 }
 
+const char* to_text(QkNorm value) {
+  switch (value) {
+    case QkNorm::none:
+      return "false";
+    case QkNorm::head:
+      return "true";
+    case QkNorm::projection:
+      return "projection";
+  }
+  return "";
+}
 const char* to_text(LoopOrder value) { return value == LoopOrder::span ? "span" : "layer"; }
 const char* to_text(LoopKv value) { return value == LoopKv::own ? "own" : "first"; }
 const char* to_text(AuxScope value) { return value == AuxScope::sequence ? "sequence" : "batch"; }

@@ -63,6 +63,7 @@ struct DistConfig {
 
 struct RunSettings {
   std::string dir = "runs/run";
+  std::string init;                // empty: random weights
   int64_t checkpoint_every = 500;  // 0: only at the end
   int64_t keep = 2;                // 0: all
   int64_t eval_every = 500;        // 0: only at the end
@@ -154,6 +155,7 @@ struct ConfigDifference {
 std::vector<ConfigDifference> config_differences(const RunConfig& before, const RunConfig& after);
 
 /// Words of the enumerations as they stand in files and on the command line.
+const char* to_text(QkNorm value);
 const char* to_text(LoopOrder value);
 const char* to_text(LoopKv value);
 const char* to_text(Balance value);

@@ -269,7 +269,11 @@ std::vector<ConfigKey> make_schema() {
              "base of the rotary frequencies", {"rope_base"}),
       number("model", "norm_eps", FIELD(model.norm_eps), 0, 1, Ends::open, "",
              "added to the mean square in RMSNorm", {"rms_norm_eps"}),
-      boolean("model", "qk_norm", FIELD(model.qk_norm), "RMSNorm of each query and key head"),
+      word("model", "qk_norm", FIELD(model.qk_norm),
+           std::vector{QkNorm::head, QkNorm::none, QkNorm::projection},
+           "RMSNorm of queries and keys: of each head, none, or of the whole projection (OLMoE)"),
+      number("model", "clip_qkv", FIELD(model.clip_qkv), 0, 1e9, Ends::closed, "",
+             "bound on the size of queries, keys and values; 0: none"),
       boolean("model", "norm_topk", FIELD(model.norm_topk),
               "scale the chosen experts' weights to sum to 1", {"norm_topk_prob"}),
       boolean("model", "tie_embeddings", FIELD(model.tie_embeddings),
@@ -362,6 +366,10 @@ std::vector<ConfigKey> make_schema() {
 
       text("run", "dir", FIELD(run.dir), false, "DIR", "folder of the run",
            {"output_dir", "out_dir", "folder"}),
+      text("run", "init", FIELD(run.init), true, "DIR",
+           "checkpoint or Hugging Face folder whose weights a new run begins with; its sizes must "
+           "be those of [model]; empty: random weights",
+           {"init_from", "from_pretrained"}),
       integer("run", "checkpoint_every", FIELD(run.checkpoint_every), 0, kAny, "steps",
               "distance of checkpoints; 0: only at the end", {"save_every"}),
       integer("run", "keep", FIELD(run.keep), 0, kAny, "checkpoints",

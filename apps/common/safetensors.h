@@ -30,6 +30,8 @@ struct TensorInfo {
 /// The strings of "__metadata__".
 using SafetensorsMetadata = std::map<std::string, std::string>;
 
+struct TensorRead;
+
 /// One safetensors file, open for reading. Tensor bytes are read only when asked for, so a file
 /// larger than memory opens at once. All members may be called from several threads.
 class SafetensorsFile {
@@ -55,13 +57,24 @@ class SafetensorsFile {
   /// Fills `target` (any strides, any device) with the tensor, of which it must have the shape.
   /// Floating dtypes are converted to the target's; integers need the same dtype.
   void read_into(const std::string& name, const Tensor& target) const;
+  /// Fills `target` with the target.numel() elements from `begin` on, in row-major order, whatever
+  /// the shape in the file.
+  void read_elements(const std::string& name, const Tensor& target, int64_t begin) const;
   /// Fills `target` with rows [begin, end) along dimension 0; only their bytes are read.
   void read_into(const std::string& name, const Tensor& target, int64_t begin, int64_t end) const;
 
  private:
   void read_bytes(int64_t offset, void* data, int64_t size) const;
   DType readable_dtype(const std::string& name) const;
+  void check_dtypes(const std::string& name, const Tensor& target) const;
   void check_target(const std::string& name, const Shape& shape, const Tensor& target) const;
+  void check_elements(const std::string& name, const Tensor& target, int64_t begin) const;
+  /// Tells the system that the file will be read from its beginning to its end.
+  void will_read() const;
+  friend void read_all(std::vector<TensorRead> reads);
+  /// Elements [at, at + count) of a contiguous target, which begins at `element` of the tensor.
+  void read_block(const TensorInfo& entry, int64_t element, const Tensor& target, int64_t at,
+                  int64_t count) const;
   void fill(const TensorInfo& entry, int64_t element, const Tensor& target) const;
 
   std::filesystem::path path_;
@@ -72,7 +85,18 @@ class SafetensorsFile {
   SafetensorsMetadata metadata_;
 };
 
-/// The tensors of <prefix>.safetensors, or else of all shards that <prefix>.safetensors.index.json
+/// One of many reads: as file->read_elements(name, target, begin).
+struct TensorRead {
+  const SafetensorsFile* file;
+  std::string name;
+  Tensor target;
+  int64_t begin = 0;
+};
+/// Does all of them, file after file in the order of the bytes, by all threads at once, straight
+/// into the targets. No two targets may overlap. Throws IoError as read_elements does.
+void read_all(std::vector<TensorRead> reads);
+
+/// The tensors of PREFIX.safetensors, or else of all shards that PREFIX.safetensors.index.json
 /// in the same folder names.
 class SafetensorsFolder {
  public:
@@ -113,7 +137,9 @@ struct TensorSpec {
   std::string name;
   DType dtype = DType::f32;
   Shape shape;
-  int64_t bytes() const { return numel_of(shape) * size_of(dtype); }
+  bool half = false;  // stored as F16, which nothing but files has here; dtype is f32
+  int64_t element_bytes() const { return half ? 2 : size_of(dtype); }
+  int64_t bytes() const { return numel_of(shape) * element_bytes(); }
 };
 
 /// What save_pretrained of transformers writes; its 4.x versions refuse other metadata without it.
@@ -141,7 +167,7 @@ class SafetensorsWriter {
   void publish();
 
  private:
-  void write_values(DType dtype, const Tensor& tensor);
+  void write_values(const TensorSpec& spec, const Tensor& tensor);
 
   std::vector<TensorSpec> order_;
   size_t next_ = 0;
@@ -153,8 +179,8 @@ class SafetensorsWriter {
 std::vector<std::vector<TensorSpec>> plan_shards(const std::vector<TensorSpec>& tensors,
                                                  int64_t max_bytes);
 
-/// Writes <prefix>.safetensors, or <prefix>-00001-of-0000n.safetensors and so on with
-/// <prefix>.safetensors.index.json when the tensors need more than one file of `max_shard_bytes`.
+/// Writes PREFIX.safetensors, or PREFIX-00001-of-0000n.safetensors and so on with
+/// PREFIX.safetensors.index.json when the tensors need more than one file of `max_shard_bytes`.
 class ShardedWriter {
  public:
   /// Throws ConfigError as SafetensorsWriter does, for max_shard_bytes < 1, and for a folder that

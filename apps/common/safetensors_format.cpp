@@ -306,13 +306,14 @@ const FileDType* find_dtype(std::string_view name) {
   return found == std::end(kDTypes) ? nullptr : found;
 }
 
-const FileDType& file_dtype(DType dtype) {
+const FileDType& file_dtype(const TensorSpec& tensor) {
   // F16 also reads as f32, so the element size decides.
   const auto* found = std::find_if(std::begin(kDTypes), std::end(kDTypes), [&](const FileDType& d) {
-    return d.dtype == dtype && d.bits == 8 * size_of(dtype);
+    return d.dtype == tensor.dtype && d.bits == 8 * tensor.element_bytes();
   });
   SMELT_CHECK(DTypeError, found != std::end(kDTypes),
-              "safetensors: no dtype for " << name_of(dtype));
+              "safetensors: no dtype for " << name_of(tensor.dtype)
+                                           << (tensor.half ? " stored as F16" : ""));
   return *found;
 }
 
@@ -377,8 +378,8 @@ std::string print_header(const std::vector<TensorSpec>& tensors,
   int64_t begin = 0;
   for (const TensorSpec& tensor : tensors) {
     if (text.size() > 1) text += ',';
-    text += json_string(tensor.name) + ":{\"dtype\":\"" +
-            std::string(file_dtype(tensor.dtype).name) + "\",\"shape\":[";
+    text += json_string(tensor.name) + ":{\"dtype\":\"" + std::string(file_dtype(tensor).name) +
+            "\",\"shape\":[";
     for (size_t d = 0; d < tensor.shape.size(); ++d) {
       if (d > 0) text += ',';
       text += std::to_string(tensor.shape[d]);

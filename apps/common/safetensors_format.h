@@ -25,7 +25,7 @@ struct FileDType {
 };
 /// nullptr for a name that the format does not have.
 const FileDType* find_dtype(std::string_view name);
-const FileDType& file_dtype(DType dtype);
+const FileDType& file_dtype(const TensorSpec& tensor);
 
 /// A name in quotes for an error line: control characters escaped, long names cut.
 std::string in_quotes(std::string_view text);

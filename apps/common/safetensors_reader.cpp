@@ -8,7 +8,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "apps/common/safetensors_format.h"
+#include "apps/common/safetensors_convert.h"
 
 namespace smelt {
 
@@ -16,20 +16,9 @@ using safetensors::in_quotes;
 
 namespace {
 
-/// Conversions go through a buffer of this size, so that they need no second copy of a tensor.
-constexpr int64_t kBlockBytes = 4 << 20;
-
-float half_to_float(uint16_t half) {
-  const uint32_t sign = uint32_t(half & 0x8000u) << 16;
-  const uint32_t exponent = (half >> 10) & 0x1fu;
-  const uint32_t mantissa = half & 0x3ffu;
-  if (exponent == 0) {  // zero and subnormals: mantissa * 2^-24
-    const float magnitude = float(mantissa) * 0x1p-24f;
-    return sign ? -magnitude : magnitude;
-  }
-  const uint32_t wide = exponent == 0x1f ? 0xffu : exponent + 112;  // bias 15 to bias 127
-  return std::bit_cast<float>(sign | wide << 23 | mantissa << 13);
-}
+/// Reads and conversions go by blocks of this size: a buffer for each thread, never a second copy
+/// of a tensor, and small enough that a converted block is still in the cache.
+constexpr int64_t kBlockBytes = 1 << 20;
 
 /// pread until `size` bytes are there.
 void read_fully(int fd, int64_t offset, void* data, int64_t size,
@@ -139,40 +128,73 @@ void SafetensorsFile::read_into(const std::string& name, const Tensor& target, i
   fill(entry, entry.shape[0] == 0 ? 0 : begin * (numel_of(entry.shape) / entry.shape[0]), target);
 }
 
-void SafetensorsFile::check_target(const std::string& name, const Shape& shape,
-                                   const Tensor& target) const {
-  check_defined("read_into", "target", target);
+void SafetensorsFile::check_dtypes(const std::string& name, const Tensor& target) const {
   const DType dtype = readable_dtype(name);
   SMELT_CHECK(IoError,
               dtype == target.dtype() || (is_floating(dtype) && is_floating(target.dtype())),
               path_.string() << ": tensor " << in_quotes(name) << " is " << info(name).dtype
                              << ", which does not convert to " << target.dtype());
+}
+
+void SafetensorsFile::check_target(const std::string& name, const Shape& shape,
+                                   const Tensor& target) const {
+  check_defined("read_into", "target", target);
+  check_dtypes(name, target);
   SMELT_CHECK(IoError, shape == target.shape(),
               path_.string() << ": tensor " << in_quotes(name) << " gives shape "
                              << to_string(shape) << "; must be " << to_string(target.shape()));
 }
 
-void SafetensorsFile::fill(const TensorInfo& entry, int64_t element, const Tensor& target) const {
-  if (target.numel() == 0) return;
+void SafetensorsFile::read_elements(const std::string& name, const Tensor& target,
+                                    int64_t begin) const {
+  check_elements(name, target, begin);
+  fill(info(name), begin, target);
+}
+
+void SafetensorsFile::check_elements(const std::string& name, const Tensor& target,
+                                     int64_t begin) const {
+  check_defined("read_elements", "target", target);
+  check_dtypes(name, target);
+  const int64_t all = numel_of(info(name).shape);
+  SMELT_CHECK(IoError, 0 <= begin && begin <= all && target.numel() <= all - begin,
+              path_.string() << ": tensor " << in_quotes(name) << " has " << all
+                             << " elements; it has no " << target.numel() << " from " << begin
+                             << " on");
+}
+
+/// Whether blocks of a file can go straight to where they belong.
+static bool is_plain(const Tensor& target) {
+  return target.device().is_cpu() && target.is_contiguous();
+}
+
+void SafetensorsFile::read_block(const TensorInfo& entry, int64_t element, const Tensor& target,
+                                 int64_t at, int64_t count) const {
   const safetensors::FileDType& type = *safetensors::find_dtype(entry.dtype);
-  const int64_t bytes = target.numel() * type.bits / 8;
-  const int64_t offset = data_start_ + entry.begin + element * type.bits / 8;
-  const bool half = type.name == "F16";
-  if (!half && target.dtype() == *type.dtype && target.device().is_cpu() &&
-      target.is_contiguous()) {
-    read_bytes(offset, target.raw(), bytes);
+  const int64_t offset = data_start_ + entry.begin + (element + at) * type.bits / 8;
+  const int64_t bytes = count * type.bits / 8;
+  char* out = static_cast<char*>(target.raw()) + at * size_of(target.dtype());
+  if (type.name != "F16" && target.dtype() == *type.dtype) {
+    read_bytes(offset, out, bytes);
     return;
   }
-  if (bytes <= kBlockBytes) {
-    const Tensor block = Tensor::empty(target.shape(), {*type.dtype, {}});
-    if (half) {
-      std::vector<uint16_t> halves(size_t(target.numel()));
-      read_bytes(offset, halves.data(), bytes);
-      std::transform(halves.begin(), halves.end(), block.data<float>(), half_to_float);
-    } else {
-      read_bytes(offset, block.raw(), bytes);
-    }
-    target.copy_(block.to(target.device()));
+  thread_local std::vector<char> buffer;
+  buffer.resize(size_t(bytes));
+  read_bytes(offset, buffer.data(), bytes);
+  safetensors::convert(type, buffer.data(), target.dtype(), out, count);
+}
+
+void SafetensorsFile::fill(const TensorInfo& entry, int64_t element, const Tensor& target) const {
+  if (target.numel() == 0) return;
+  const int64_t block = kBlockBytes * 8 / safetensors::find_dtype(entry.dtype)->bits;
+  if (is_plain(target)) {
+    for (int64_t at = 0; at < target.numel(); at += block)
+      read_block(entry, element, target, at, std::min(block, target.numel() - at));
+    return;
+  }
+  if (target.numel() <= block) {
+    const Tensor packed = Tensor::empty(target.shape(), {target.dtype(), {}});
+    read_block(entry, element, packed, 0, packed.numel());
+    target.copy_(packed.to(target.device()));
     return;
   }
   // The first dimension above 1 is the outermost in memory order: its halves are consecutive.
@@ -182,6 +204,58 @@ void SafetensorsFile::fill(const TensorInfo& entry, int64_t element, const Tenso
   const Tensor first = target.slice(d, 0, middle);
   fill(entry, element, first);
   fill(entry, element + first.numel(), target.slice(d, middle, target.dim(d)));
+}
+
+void SafetensorsFile::will_read() const {
+  // A hint alone, so that the disk works ahead of the threads; failing is no fault.
+  posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
+  posix_fadvise(fd_, 0, 0, POSIX_FADV_WILLNEED);
+}
+
+void read_all(std::vector<TensorRead> reads) {
+  struct Block {
+    const TensorRead* read;
+    int64_t at, count;
+  };
+  std::stable_sort(reads.begin(), reads.end(), [](const TensorRead& a, const TensorRead& b) {
+    if (a.file != b.file) return a.file->path() < b.file->path();
+    return std::pair(a.file->info(a.name).begin, a.begin) <
+           std::pair(b.file->info(b.name).begin, b.begin);
+  });
+  for (size_t first = 0; first < reads.size();) {
+    const SafetensorsFile& file = *reads[first].file;
+    std::vector<Block> blocks;
+    size_t next = first;
+    for (; next < reads.size() && reads[next].file == &file; ++next) {
+      const TensorRead& read = reads[next];
+      file.check_elements(read.name, read.target, read.begin);
+      const int64_t count = read.target.numel();
+      const int64_t block =
+          is_plain(read.target)
+              ? kBlockBytes * 8 / safetensors::find_dtype(file.info(read.name).dtype)->bits
+              : std::max<int64_t>(count, 1);
+      for (int64_t at = 0; at < count; at += block)
+        blocks.push_back({&read, at, std::min(block, count - at)});
+    }
+    first = next;
+    file.will_read();
+    std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic, 4)
+    for (size_t i = 0; i < blocks.size(); ++i) {
+      const auto& [read, at, count] = blocks[i];
+      try {
+        if (is_plain(read->target)) {
+          file.read_block(file.info(read->name), read->begin, read->target, at, count);
+        } else {
+          file.fill(file.info(read->name), read->begin, read->target);
+        }
+      } catch (...) {
+#pragma omp critical(smelt_read_all)
+        failure = std::current_exception();
+      }
+    }
+    if (failure) std::rethrow_exception(failure);
+  }
 }
 
 SafetensorsFolder::SafetensorsFolder(const std::filesystem::path& folder,

@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-#include "apps/common/safetensors_format.h"
+#include "apps/common/safetensors_convert.h"
 
 namespace smelt {
 
@@ -14,8 +14,8 @@ constexpr int64_t kBlockBytes = 4 << 20;
 
 std::vector<TensorSpec> file_order(std::vector<TensorSpec> tensors) {
   std::sort(tensors.begin(), tensors.end(), [](const TensorSpec& a, const TensorSpec& b) {
-    const auto* rank_a = &safetensors::file_dtype(a.dtype);
-    const auto* rank_b = &safetensors::file_dtype(b.dtype);
+    const auto* rank_a = &safetensors::file_dtype(a);
+    const auto* rank_b = &safetensors::file_dtype(b);
     return rank_a != rank_b ? rank_a > rank_b : a.name < b.name;
   });
   return tensors;
@@ -38,11 +38,12 @@ void check_specs(const std::string& where, const std::vector<TensorSpec>& tensor
                 where << ": tensor " << in_quotes(tensor.name) << " has " << tensor.shape.size()
                       << " dimensions; at most " << safetensors::kMaxRank << " are allowed");
     int64_t bits = 0;
-    SMELT_CHECK(ConfigError,
-                !__builtin_mul_overflow(numel_of(tensor.shape), 8 * size_of(tensor.dtype), &bits) &&
-                    !__builtin_add_overflow(total, bits / 8, &total),
-                where << ": tensor " << in_quotes(tensor.name) << " of shape "
-                      << to_string(tensor.shape) << " is too large");
+    SMELT_CHECK(
+        ConfigError,
+        !__builtin_mul_overflow(numel_of(tensor.shape), 8 * tensor.element_bytes(), &bits) &&
+            !__builtin_add_overflow(total, bits / 8, &total),
+        where << ": tensor " << in_quotes(tensor.name) << " of shape " << to_string(tensor.shape)
+              << " is too large");
   }
 }
 
@@ -78,24 +79,32 @@ void SafetensorsWriter::write(const std::string& name, const Tensor& tensor) {
       tensor.dtype() == spec.dtype || (is_floating(tensor.dtype()) && is_floating(spec.dtype)),
       file_.path().string() << ": tensor " << in_quotes(name) << " is declared as " << spec.dtype
                             << ", to which " << tensor.dtype() << " does not convert");
-  write_values(spec.dtype, tensor);
+  write_values(spec, tensor);
   ++next_;
 }
 
-void SafetensorsWriter::write_values(DType dtype, const Tensor& tensor) {
+void SafetensorsWriter::write_values(const TensorSpec& spec, const Tensor& tensor) {
   if (tensor.numel() == 0) return;
-  const bool plain = tensor.dtype() == dtype && tensor.device().is_cpu() && tensor.is_contiguous();
+  const bool plain = tensor.dtype() == spec.dtype && tensor.device().is_cpu() &&
+                     tensor.is_contiguous() && !spec.half;
   if (plain || tensor.bytes() <= kBlockBytes) {
-    const Tensor block = plain ? tensor : tensor.to(Device{}).to(dtype).contiguous();
-    file_.write(block.raw(), size_t(block.bytes()));
+    const Tensor block = plain ? tensor : tensor.to(Device{}).to(spec.dtype).contiguous();
+    if (spec.half) {
+      std::vector<uint16_t> halves(size_t(block.numel()));
+      std::transform(block.data<float>(), block.data<float>() + block.numel(), halves.begin(),
+                     safetensors::float_to_half);
+      file_.write(halves.data(), 2 * halves.size());
+    } else {
+      file_.write(block.raw(), size_t(block.bytes()));
+    }
     return;
   }
   // The first dimension above 1 is the outermost in row-major order: its halves are consecutive.
   int64_t d = 0;
   while (tensor.dim(d) == 1) ++d;
   const int64_t middle = tensor.dim(d) / 2;
-  write_values(dtype, tensor.slice(d, 0, middle));
-  write_values(dtype, tensor.slice(d, middle, tensor.dim(d)));
+  write_values(spec, tensor.slice(d, 0, middle));
+  write_values(spec, tensor.slice(d, middle, tensor.dim(d)));
 }
 
 void SafetensorsWriter::close() {

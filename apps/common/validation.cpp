@@ -48,7 +48,8 @@ Validation::Validation(const std::vector<DataSource>& sources, const ValidationC
   }
 }
 
-std::vector<DomainLoss> Validation::run(MoeTransformer& model, const dist::World& world) const {
+std::vector<DomainLoss> Validation::run(MoeTransformer& model, const dist::World& world,
+                                        RouterSums* sums) const {
   std::vector<DomainLoss> results;
   const int64_t ranks = world.world().size(), rank = world.world().rank();
   for (const auto& dataset : datasets_) {
@@ -57,8 +58,8 @@ std::vector<DomainLoss> Validation::run(MoeTransformer& model, const dist::World
       sequences = std::min(sequences, std::max<int64_t>(1, config_.max_tokens / config_.seq_len));
     }
     const int64_t per_pass = config_.batch * ranks;
-    const Tensor sums = Tensor::zeros({4}, {DType::f64, {}});
-    double* s = sums.data<double>();
+    const Tensor scores = Tensor::zeros({4}, {DType::f64, {}});
+    double* s = scores.data<double>();
     for (int64_t first = 0; first < sequences; first += per_pass) {
       const int64_t begin = std::min(first + rank * config_.batch, sequences);
       const int64_t count = std::min(config_.batch, sequences - begin);
@@ -66,7 +67,9 @@ std::vector<DomainLoss> Validation::run(MoeTransformer& model, const dist::World
       const Batch batch =
           count > 0 ? dataset->batch(begin, count) : Batch{1, 1, {0}, {kNoTarget}, {0}};
       const std::vector<double> losses =
-          model.token_losses(to_model_input(batch)).to(DType::f64).to_vector<double>();
+          model.token_losses(to_model_input(batch), count > 0 ? sums : nullptr)
+              .to(DType::f64)
+              .to_vector<double>();
       for (size_t t = 0; t < losses.size(); ++t) {
         const int32_t target = batch.targets[t];
         if (target == kNoTarget) continue;
@@ -76,9 +79,10 @@ std::vector<DomainLoss> Validation::run(MoeTransformer& model, const dist::World
         s[3] += double(int64_t(t) % batch.seq_len - batch.document_start[t] + 1);
       }
     }
-    dist::all_reduce_sum_(sums, world.world());
+    dist::all_reduce_sum_(scores, world.world());
     results.push_back({dataset->name(), s[0], s[1], s[2], s[3]});
   }
+  if (sums != nullptr) sums->reduce(world.world());
   return results;
 }
 

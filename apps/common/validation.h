@@ -47,7 +47,9 @@ class Validation {
   bool empty() const { return datasets_.empty(); }
   /// Scores every sequence once, spread over the ranks; the same result on every rank, whatever
   /// their number (up to rounding). Collective.
-  std::vector<DomainLoss> run(MoeTransformer& model, const dist::World& world) const;
+  /// @param sums  if given, collects the routing of all scored sequences on all ranks
+  std::vector<DomainLoss> run(MoeTransformer& model, const dist::World& world,
+                              RouterSums* sums = nullptr) const;
 
  private:
   ValidationConfig config_;

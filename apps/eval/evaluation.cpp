@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "apps/common/metrics.h"
-#include "apps/common/model_json.h"
+#include "apps/common/model_folder.h"
 #include "apps/common/run_folder.h"
 #include "moe/generate.h"
 #include "tensor/error.h"
@@ -81,7 +81,9 @@ void measure_loss(const EvalOptions& options, const std::optional<RunConfig>& tr
                                 .max_tokens = options.max_tokens,
                                 .document_mask = result->document_mask};
   const Validation validation(sources, config, result->model.vocab_size, eod_id, tokenizer);
-  result->domains = validation.run(model, world);
+  RouterSums sums(result->model.num_experts);
+  result->domains = validation.run(model, world, options.router_aux ? &sums : nullptr);
+  if (options.router_aux) result->router_aux = sums.aux_loss();
   const DomainLoss all = overall(result->domains);
   if (all.targets > 0) result->mean_context = all.context / all.targets;
 }
@@ -138,9 +140,11 @@ Evaluation evaluate_checkpoint(const std::string& path, const EvalOptions& optio
   // A checkpoint named by itself: the run's name tells more than the step alone.
   if (result.checkpoint == path && !result.run_folder.empty())
     result.name = last_name(result.run_folder) + "/" + result.name;
-  const ModelJson json = read_model_json(result.checkpoint);
+  const ModelFolder folder(result.checkpoint);
+  const ModelJson& json = folder.json();
   result.model = json.config;
   apply_visits(options, &result);
+  folder.check(result.model);  // before anything of the model's size is allocated
   const std::optional<RunConfig> training = training_config(result.checkpoint);
   choose_settings(options, training, &result);
   result.mean_context = double(result.seq_len + 1) / 2;
@@ -160,7 +164,7 @@ Evaluation evaluate_checkpoint(const std::string& path, const EvalOptions& optio
   }
 
   MoeTransformer model(result.model, options.dtype, world);
-  load_model(result.checkpoint, model, world);
+  load_model(result.checkpoint, model);
   if (options.measures_loss()) {
     const int32_t eod = tokenizer ? tokenizer->eod_id() : json.eod_id;
     measure_loss(options, training, tokenizer.get(), eod, model, world, &result);

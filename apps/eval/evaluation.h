@@ -37,6 +37,7 @@ struct Evaluation {
   double mean_context = 0;  // keys per query, of the scored data if there is any
   Budget budget;            // at mean_context
   std::vector<DomainLoss> domains;
+  std::optional<double> router_aux;  // with --router-aux: see RouterSums
   double tokens_per_second = kNone;  // of training: median of metrics.jsonl
   std::vector<Generation> generations;
 

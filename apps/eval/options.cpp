@@ -48,6 +48,9 @@ OptionTable eval_option_table() {
       .flag("no-document-mask",
             "let attention cross document ends; default: as in training (config.ini), masked when "
             "there is no config.ini")
+      .flag("router-aux",
+            "also give the balancing loss of the scored data as transformers computes it, over the "
+            "rows of all layers together: top_k at perfect balance")
       .integer("visits", 0, 0, 1024, "visits",
                "run the looped span this often instead of as often as in training; recorded in the "
                "results; 0: as trained")
@@ -76,6 +79,7 @@ EvalOptions eval_options(const Arguments& arguments) {
   options.batch = arguments.integer("batch");
   options.max_tokens = arguments.integer("max-tokens");
   options.no_document_mask = arguments.flag("no-document-mask");
+  options.router_aux = arguments.flag("router-aux");
   if (const int64_t visits = arguments.integer("visits"); visits > 0) options.visits = visits;
   options.dtype = arguments.text("dtype") == "bf16" ? DType::bf16 : DType::f32;
   options.expert_parallel = arguments.integer("expert-parallel");

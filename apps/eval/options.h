@@ -19,6 +19,7 @@ struct EvalOptions {
   int64_t batch = 8;                     // sequences of one pass of one rank
   int64_t max_tokens = 0;                // per domain; 0: all
   bool no_document_mask = false;
+  bool router_aux = false;
   std::optional<int64_t> visits;  // instead of the visits that the checkpoint was trained with
   DType dtype = DType::f32;
   int64_t expert_parallel = 1;

@@ -73,6 +73,7 @@ json::object evaluation_json(const Evaluation& e) {
           {"domains", domains},
           {"overall",
            e.domains.empty() ? json::value(nullptr) : json::value(loss_json(overall(e.domains)))},
+          {"router_aux_loss", or_null(e.router_aux)},
           {"tokens_per_second", number_or_null(e.tokens_per_second)},
           {"generations", generations}};
 }
@@ -170,6 +171,9 @@ std::string block_table(const std::vector<Evaluation>& columns, bool with_ratio)
   });
   block.row("scored tokens",
             [](const Evaluation& e) { return count_text(overall(e.domains).targets); });
+  if (columns.front().router_aux)
+    block.row("router aux loss",
+              [](const Evaluation& e) { return formatted("%.5f", e.router_aux.value_or(0)); });
   block.row("validation loss",
             [](const Evaluation&) { return std::string("nats/token  bits/byte"); });
   for (const std::string& name : names) {

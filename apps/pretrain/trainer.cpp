@@ -68,8 +68,8 @@ Trainer::Trainer(const RunConfig& config, const TrainerOptions& options, const d
   int32_t eod_id = -1;
   if (const std::string path = tokenizer_path(config_); !path.empty()) {
     tokenizer_ = load_tokenizer(path);
-    tokenizer_json_ = read_text_file(fs::is_directory(path) ? path + "/tokenizer.json" : path);
     eod_id = tokenizer_->eod_id();
+    tokenizer_files_ = {tokenizer_->json_text(), tokenizer_->config_text(), eod_id};
     SMELT_CHECK(ConfigError, tokenizer_->vocab_size() <= config_.model.vocab_size,
                 "model.vocab_size = " << config_.model.vocab_size << " is below the tokenizer's "
                                       << tokenizer_->vocab_size() << " (" << path << ")");
@@ -108,7 +108,14 @@ Trainer::Trainer(const RunConfig& config, const TrainerOptions& options, const d
   std::string checkpoint;
   if (first() && options_.mode == RunMode::resume) checkpoint = find_checkpoint();
   checkpoint = dist::broadcast(checkpoint, 0, world_.world());
-  if (!checkpoint.empty()) resume(checkpoint);
+  if (!checkpoint.empty()) {
+    resume(checkpoint);
+  } else if (!config_.run.init.empty()) {
+    const std::string init = resolve_checkpoint(config_.run.init);
+    for (const ConfigDifference& d : load_initial_weights(init, *model_, *optimizer_))
+      note("weights of " + init + " with " + d.key + " = " + d.after + " (there " + d.before + ")");
+    note("begins with the weights of " + init);
+  }
   check_branches();
   if (first()) open_folder();
 }
@@ -263,8 +270,8 @@ void Trainer::log_validation(const std::vector<DomainLoss>& domains, int64_t bra
 }
 
 void Trainer::save_to(const std::string& path) {
-  save_checkpoint(path, *model_, *optimizer_, world_, state_, config_, tokenizer_json_,
-                  tokenizer_ ? tokenizer_->eod_id() : -1);
+  save_checkpoint(path, *model_, *optimizer_, world_, state_, config_,
+                  tokenizer_files_);
   last_checkpoint_ = path;
   note("saved " + path);
 }

@@ -78,7 +78,7 @@ class Trainer {
   dist::World world_;
   RunFolder folder_;
   std::unique_ptr<Tokenizer> tokenizer_;
-  std::string tokenizer_json_;
+  TokenizerFiles tokenizer_files_;
   std::unique_ptr<BlendedDataset> data_;
   std::unique_ptr<Validation> validation_;
   std::unique_ptr<MoeTransformer> model_;

@@ -92,7 +92,7 @@ void Trainer::resume(const std::string& checkpoint) {
 
 void Trainer::load(const std::string& checkpoint) {
   const std::string fingerprint = state_.data_fingerprint;
-  state_ = load_checkpoint(checkpoint, *model_, *optimizer_, world_, config_);
+  state_ = load_checkpoint(checkpoint, *model_, *optimizer_, config_);
   state_.data_fingerprint = fingerprint;
   // A sum of whole numbers, so rounding gives it back exactly.
   context_sum_ = std::round(state_.mean_context * double(state_.tokens));

@@ -90,6 +90,20 @@ void scale(const Tensor& x, double alpha, const Tensor& out) {
   });
 }
 
+void clamp(const Tensor& x, double limit, const Tensor& out) {
+  dispatch_float(x.dtype(), "clamp", [&](auto tag) {
+    using A = acc_t<decltype(tag)>;
+    map<decltype(tag)>(x, out, [c = A(limit)](A a) { return a > c ? c : a < -c ? -c : a; });
+  });
+}
+
+void clamp_backward(const Tensor& dy, const Tensor& x, double limit, const Tensor& dx) {
+  dispatch_float(x.dtype(), "clamp_backward", [&](auto tag) {
+    using A = acc_t<decltype(tag)>;
+    map<decltype(tag)>(dy, x, dx, [c = A(limit)](A g, A a) { return a > c || a < -c ? A(0) : g; });
+  });
+}
+
 void sum(const Tensor& x, const Tensor& out) {
   *out.data<double>() = dispatch_float(x.dtype(), "sum", [&](auto tag) {
     return reduce<decltype(tag)>(x, [](double v) { return v; });

@@ -59,10 +59,11 @@ struct Trained {
     config.model = model->config();
     config.dist.expert_parallel = world.expert_parallel().size();
     state.optimizer_steps = optimizer.steps();
-    save_checkpoint(path, *model, optimizer, world, state, config, "{}", 63);
+    save_checkpoint(path, *model, optimizer, world, state, config,
+                    {"{}", "{}", 63});
   }
   TrainerState load(const std::string& path, const RunConfig& config = {}) {
-    return load_checkpoint(path, *model, optimizer, world, config);
+    return load_checkpoint(path, *model, optimizer, config);
   }
   NamedTensors masters() {
     return named(model->parameters(), [&](const Parameter& p) { return optimizer.master(p); });
@@ -223,7 +224,7 @@ BOOST_AUTO_TEST_CASE(the_third_update_after_a_resume_has_the_right_size) {  // C
     saved.optim.eps = 1e-30;
     TrainerState state;
     state.step = state.optimizer_steps = 2;
-    save_checkpoint(path, *before.model, before.optimizer, world, state, saved, "", -1);
+    save_checkpoint(path, *before.model, before.optimizer, world, state, saved, {});
     Trained resumed(world, DType::f32, tiny_config(), 2, adamw);
     resumed.load(path, config);
     const NamedTensors weights = resumed.masters();
@@ -411,7 +412,7 @@ BOOST_AUTO_TEST_CASE(config_json_gives_back_every_size, *boost::unit_test::preco
   baseline.tie_embeddings = true;
   baseline.init_std = 0.0123;
   ModelConfig smelt = baseline;
-  smelt.qk_norm = false;
+  smelt.qk_norm = QkNorm::none;
   smelt.shared_expert_hidden_size = 9;
   smelt.loop = {.start = 1,
                 .layers = 3,
@@ -423,7 +424,17 @@ BOOST_AUTO_TEST_CASE(config_json_gives_back_every_size, *boost::unit_test::preco
   scaled_once.loop = {.start = 1, .layers = 3, .visits = 1, .scale = 0.5};
   ModelConfig centred = baseline;
   centred.loop = {.start = -1, .layers = 2, .visits = 2};
-  for (const ModelConfig& before : {baseline, smelt, scaled_once, centred}) {
+  ModelConfig olmoe = baseline;
+  olmoe.head_dim = 8;
+  olmoe.qk_norm = QkNorm::projection;
+  olmoe.clip_qkv = 7;
+  ModelConfig mixtral = baseline;
+  mixtral.qk_norm = QkNorm::none;
+  mixtral.norm_topk = true;
+  ModelConfig clipped = olmoe;  // its heads are not those of an OLMoE
+  clipped.head_dim = 10;
+  for (const ModelConfig& before :
+       {baseline, smelt, scaled_once, centred, olmoe, mixtral, clipped}) {
     write_file(scratch / "config.json", write_model_json(before, 256));
     const ModelJson read = read_model_json(scratch.path());
     BOOST_TEST(read.eod_id == 256);
@@ -433,8 +444,11 @@ BOOST_AUTO_TEST_CASE(config_json_gives_back_every_size, *boost::unit_test::preco
     for (const ConfigDifference& d : config_differences(a, b))
       BOOST_TEST(false, d.key << ": " << d.before << " came back as " << d.after);
   }
-  BOOST_TEST(is_qwen3_moe(baseline));
-  for (const ModelConfig& other : {smelt, scaled_once, centred}) BOOST_TEST(!is_qwen3_moe(other));
+  BOOST_CHECK(family_of(baseline) == Family::qwen3_moe);
+  BOOST_CHECK(family_of(olmoe) == Family::olmoe);
+  BOOST_CHECK(family_of(mixtral) == Family::mixtral);
+  for (const ModelConfig& other : {smelt, scaled_once, centred, clipped})
+    BOOST_CHECK(family_of(other) == Family::smelt);
 }
 
 BOOST_AUTO_TEST_CASE(config_json_that_says_too_little_is_refused,  // CASE 38
@@ -456,8 +470,17 @@ BOOST_AUTO_TEST_CASE(config_json_that_says_too_little_is_refused,  // CASE 38
           [](json::object& o) { o.at("loop").as_object()["order"] = "zigzag"; });
   refused("visits = 2.5E0 must be an integer",
           [](json::object& o) { o.at("loop").as_object()["visits"] = 2.5; });
-  refused("model_type = mixtral must be qwen3_moe or smelt",
-          [](json::object& o) { o["model_type"] = "mixtral"; });
+  refused("model_type = llama must be qwen3_moe or olmoe or mixtral or smelt",
+          [](json::object& o) { o["model_type"] = "llama"; });
+  refused("hidden_size = 1099511627776 must be a whole number from 1 to 1048576",
+          [](json::object& o) { o["hidden_size"] = int64_t{1} << 40; });
+  refused("attention_bias = true is not supported",
+          [](json::object& o) { o["attention_bias"] = true; });
+  refused("hidden_act = gelu must be silu", [](json::object& o) { o["hidden_act"] = "gelu"; });
+  refused("sliding_window must be null", [](json::object& o) { o["use_sliding_window"] = true; });
+  refused("rope_scaling.rope_type = yarn must be default", [](json::object& o) {
+    o["rope_scaling"] = json::object{{"rope_type", "yarn"}, {"factor", 4.0}};
+  });
   refused("num_experts = 4 and num_local_experts = 5 differ",
           [](json::object& o) { o["num_local_experts"] = 5; });
   refused("key 'hidden_size' is missing", [](json::object& o) { o.erase("hidden_size"); });

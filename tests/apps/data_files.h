@@ -2,16 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <initializer_list>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <boost/test/unit_test.hpp>
-
 #include "apps/common/token_file.h"
 #include "tests/apps/scratch_folder.h"
+#include "tests/testing.h"
 
 namespace smelt::testing {
 
@@ -43,15 +41,6 @@ inline size_t count_of(const std::string& text, const std::string& part) {
   size_t count = 0;
   for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
   return count;
-}
-
-/// For BOOST_CHECK_EXCEPTION: whether the message holds `part`.
-inline std::function<bool(const std::exception&)> says(std::string part) {
-  return [part = std::move(part)](const std::exception& e) {
-    const bool found = std::string_view(e.what()).find(part) != std::string_view::npos;
-    if (!found) BOOST_TEST_MESSAGE("message was: " << e.what());
-    return found;
-  };
 }
 
 }  // namespace smelt::testing

@@ -38,8 +38,8 @@ BOOST_AUTO_TEST_CASE(ten_sequences_are_scored_once_on_any_number_of_ranks) {
   // One document of 77 bytes: ten sequences of 8 targets, the last short.
   write_texts(scratch.path("ten"), {std::string(77, 'x')});
   const std::string arguments =
-      "--checkpoint=" + run + " --json --batch=1 --data=ten=" + scratch.path("ten");
-  double alone = 0;
+      "--checkpoint=" + run + " --json --router-aux --batch=1 --data=ten=" + scratch.path("ten");
+  double alone = 0, aux_alone = 0;
   for (const int ranks : {0, 3, 4}) {
     const std::string layout = ranks == 4 ? " --expert-parallel=2" : "";
     const Outcome outcome = run_eval(scratch, arguments + layout, ranks);
@@ -51,6 +51,11 @@ BOOST_AUTO_TEST_CASE(ten_sequences_are_scored_once_on_any_number_of_ranks) {
       const double loss = all.at("nats_per_token").as_double();
       if (ranks == 0) alone = loss;
       BOOST_TEST(std::abs(loss / alone - 1) < 1e-6);
+      // Ranks without work pass a token that must not count.
+      const double aux = document.at(0).at("router_aux_loss").as_double();
+      if (ranks == 0) aux_alone = aux;
+      BOOST_TEST(aux > 1.5);  // about 2, the model's top_k
+      BOOST_TEST(std::abs(aux / aux_alone - 1) < 1e-6);
     }
   }
 }

@@ -61,7 +61,6 @@ inline std::string make_run(const ScratchFolder& scratch, const std::string& nam
       if (parameter->name == "lm_head.weight") parameter->value.data().fill_(0);
   }
   const ShardedOptimizer optimizer(model.parameters(), world, AdamWConfig{});
-  ByteTokenizer().save(scratch.path());
   const std::string run = scratch.path(name);
   std::filesystem::create_directories(run + "/checkpoints");
   TrainerState state;
@@ -69,7 +68,7 @@ inline std::string make_run(const ScratchFolder& scratch, const std::string& nam
   state.tokens = 448;
   state.mean_context = 4;
   save_checkpoint(run + "/checkpoints/step-7", model, optimizer, world, state, config,
-                  read_file(scratch.path("tokenizer.json")), ByteTokenizer::kEod);
+                  {ByteTokenizer().json_text(), ByteTokenizer().config_text(), ByteTokenizer::kEod});
   std::ofstream metrics(run + "/metrics.jsonl");
   for (int step = 1; step <= 5; ++step) {
     metrics << "{\"step\":" << step << ",\"tokens\":" << step * 64 << ",\"loss\":" << 6 - step

@@ -253,6 +253,31 @@ BOOST_AUTO_TEST_CASE(old_checkpoints_go_and_overwrite_begins_again) {
   BOOST_TEST(RunFolder(run).latest_checkpoint()->step == 2);
 }
 
+BOOST_AUTO_TEST_CASE(a_run_may_begin_with_the_weights_of_a_folder) {
+  const Common& common = Common::get();
+  const std::string run = common.new_run(), from = common.straight();
+  // A learning rate that changes no bit: the first checkpoint holds what the run began with.
+  const Words still = {"--optim.lr=1e-30", "--train.tokens=128", "--optim.warmup_tokens=0",
+                       "--optim.decay_tokens=0", "--run.init=" + from};
+  const auto outcome = Program(common.lone_command(run, still)).wait();
+  BOOST_REQUIRE_MESSAGE(outcome.code == 0, outcome.err);
+  BOOST_TEST(outcome.err.find("begins with the weights of " + step_folder(from, kSteps)) !=
+             std::string::npos);
+  BOOST_CHECK(read_file(step_folder(run, 1) + "/model.safetensors") ==
+              read_file(step_folder(from, kSteps) + "/model.safetensors"));
+  // Other visits are told, other sizes are refused before the folder is touched.
+  Words options = still;
+  options.push_back("--loop.visits=3");
+  const auto other = Program(common.lone_command(common.new_run(), options)).wait();
+  BOOST_TEST(other.code == 0);
+  BOOST_TEST(other.err.find("loop.visits = 3 (there 2)") != std::string::npos, other.err);
+  const std::string refused = common.new_run();
+  options.back() = "--model.expert_hidden_size=12";
+  check_refused(Program(common.lone_command(refused, options)).wait(),
+                "model.expert_hidden_size = 8 there, but 12 in this configuration", 20);
+  BOOST_TEST(!fs::exists(refused));
+}
+
 BOOST_AUTO_TEST_CASE(input_that_cannot_be_trained_ends_with_code_2_and_one_line) {
   const Common& common = Common::get();
   const ScratchFolder bad;

@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include <boost/test/unit_test.hpp>
 #include <signal.h>
@@ -156,6 +157,82 @@ BOOST_AUTO_TEST_CASE(converts_every_half_precision_value) {
                                                      std::signbit(got) == std::signbit(expected),
                           i << " reads as " << got);
   }
+}
+
+BOOST_AUTO_TEST_CASE(writes_half_precision_to_the_nearest_even) {
+  // Every half that is a number, and between each and the next: below, at and above the middle.
+  std::vector<float> given, expected;
+  const auto half = [](uint32_t magnitude) {
+    const int exponent = int(magnitude >> 10);
+    const double mantissa = double(magnitude & 0x3ff) / 1024;
+    return exponent == 0 ? std::ldexp(mantissa, -14) : std::ldexp(1 + mantissa, exponent - 15);
+  };
+  for (uint32_t h = 0; h < 0x7bff; ++h) {
+    const double low = half(h), high = half(h + 1), middle = (low + high) / 2;
+    const double even = h % 2 == 0 ? low : high;
+    for (const auto& [x, y] : {std::pair{low, low},
+                               {std::nextafter(float(middle), 0.f), low},
+                               {middle, even},
+                               {std::nextafter(float(middle), 1e9f), high}}) {
+      for (const double sign : {1.0, -1.0}) {
+        given.push_back(float(sign * x));
+        expected.push_back(float(sign * y));
+      }
+    }
+  }
+  constexpr float kInf = std::numeric_limits<float>::infinity();
+  for (const auto& [x, y] : {std::pair{65504.f, 65504.f},
+                             {65519.99f, 65504.f},
+                             {65520.f, kInf},
+                             {1e30f, kInf},
+                             {-kInf, -kInf},
+                             {1e-30f, 0.f}}) {
+    given.push_back(x);
+    expected.push_back(y);
+  }
+  given.push_back(std::nanf(""));
+  const ScratchFolder scratch;
+  const auto count = int64_t(given.size());
+  SafetensorsWriter writer(scratch / "a", {{"x", DType::f32, {count}, true}});
+  writer.write("x", Tensor::from(given));
+  writer.publish();
+  const SafetensorsFile file(scratch / "a");
+  BOOST_TEST(file.info("x").dtype == "F16");
+  BOOST_TEST(file.info("x").end == 2 * count);
+  const auto read = file.read("x").to_vector<float>();
+  for (size_t i = 0; i < expected.size(); ++i)
+    BOOST_REQUIRE_MESSAGE(
+        read[i] == expected[i] && std::signbit(read[i]) == std::signbit(expected[i]),
+        given[i] << " became " << read[i] << ", not " << expected[i]);
+  BOOST_TEST(std::isnan(read.back()));
+}
+
+BOOST_AUTO_TEST_CASE(many_reads_at_once_fill_what_single_ones_do) {
+  const ScratchFolder scratch;
+  const Tensor large = counting({700, 1000}, DType::f32), small = counting({3, 4}, DType::bf16, 7);
+  write_all(scratch / "a", {{"large", large}, {"small", small}});
+  write_all(scratch / "b", {{"other", counting({5}, DType::f64, -2)}});
+  const SafetensorsFile a(scratch / "a"), b(scratch / "b");
+  const Tensor whole = Tensor::zeros({1000, 700}), part = Tensor::zeros({2, 3}, {DType::f64, {}}),
+               rounded = Tensor::zeros({300, 1000}, {DType::bf16, {}}), other = Tensor::zeros({4});
+  read_all({{&b, "other", other, 1},
+            {&a, "large", whole.transpose(0, 1), 0},  // strided: one read alone
+            {&a, "small", part, 5},
+            {&a, "large", rounded, 400'000}});
+  BOOST_CHECK(values(whole.transpose(0, 1)) == values(large));
+  BOOST_CHECK(values(part) == (std::vector<double>{12, 13, 14, 15, 16, 17}));
+  BOOST_CHECK(values(rounded) == values(large.slice(0, 400, 700).to(DType::bf16)));
+  BOOST_CHECK(values(other) == (std::vector<double>{-1, 0, 1, 2}));
+  const auto refused = [&](const TensorRead& read, const std::string& text) {
+    BOOST_CHECK_EXCEPTION(read_all({read}), IoError, [&](const IoError& e) {
+      return std::string(e.what()).find(text) != std::string::npos;
+    });
+  };
+  refused({&a, "small", part, 7}, "has 12 elements; it has no 6 from 7 on");
+  refused({&a, "none", part, 0}, "no tensor \"none\"");
+  // A file that shrinks after it was opened is an error of whichever thread meets it.
+  std::filesystem::resize_file(scratch / "a", 2'000'000);
+  refused({&a, "large", whole.view({700, 1000}), 0}, "it was cut after it was opened");
 }
 
 BOOST_AUTO_TEST_CASE(reads_rows_into_views_and_other_dtypes) {

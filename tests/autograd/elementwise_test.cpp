@@ -28,6 +28,9 @@ BOOST_AUTO_TEST_CASE(gradients_of_arithmetic) {
     BOOST_TEST_CONTEXT("scale") {
       check_gradients(single([](const Variables& x) { return scale(x[0], -1.75); }), one);
     }
+    BOOST_TEST_CONTEXT("clamp") {  // some of the values lie beyond the bound, none near it
+      check_gradients(single([](const Variables& x) { return clamp(x[0], 0.77); }), one);
+    }
     BOOST_TEST_CONTEXT("sum") {
       check_gradients(single([](const Variables& x) { return sum(x[0]); }), one);
     }
@@ -93,6 +96,11 @@ BOOST_AUTO_TEST_CASE(values_of_views) {
   BOOST_TEST(doubles(reshape(transpose(x, 0, 1), {2, 3}).data()) ==
              std::vector<double>({1, 4, 2, 5, 3, 6}));
   BOOST_TEST(sum(x).item() == 21);
+  const Variable wide(Tensor::from<double>({-3, -2, 0.5, 2, kNaN, 7}), true);
+  const Variable moved = clamp(wide, 2);
+  check_close(moved.data(), Tensor::from<double>({-2, -2, 0.5, 2, kNaN, 2}), 0, 0);
+  backward({moved}, {Tensor::full({6}, 3, {DType::f64, {}})});
+  check_close(wide.grad(), Tensor::from<double>({0, 3, 3, 3, 3, 0}), 0, 0);
   BOOST_TEST(doubles(add_scaled(x, x, -0.5).data()) ==
              std::vector<double>({0.5, 1, 1.5, 2, 2.5, 3}));
 }

@@ -12,7 +12,10 @@
 #include "tensor/rng.h"
 #include "tests/apps/data_files.h"
 
+extern "C" int fuzz_index(const uint8_t* data, size_t size);
+extern "C" int fuzz_model_json(const uint8_t* data, size_t size);
 extern "C" int fuzz_pattern(const uint8_t* data, size_t size);
+extern "C" int fuzz_safetensors(const uint8_t* data, size_t size);
 extern "C" int fuzz_text_source(const uint8_t* data, size_t size);
 extern "C" int fuzz_token_file(const uint8_t* data, size_t size);
 extern "C" int fuzz_tokenizer(const uint8_t* data, size_t size);
@@ -29,10 +32,15 @@ struct Target {
 };
 std::ostream& operator<<(std::ostream& out, const Target& target) { return out << target.name; }
 
-const std::vector<Target> kTargets = {{"pattern", fuzz_pattern},
-                                     {"text_source", fuzz_text_source},
-                                     {"token_file", fuzz_token_file},
-                                     {"tokenizer", fuzz_tokenizer}};
+const std::vector<Target> kTargets = {
+    {"index", fuzz_index},
+    {"model_json", fuzz_model_json},
+    {"pattern", fuzz_pattern},
+    {"safetensors", fuzz_safetensors},
+    {"text_source", fuzz_text_source},
+    {"token_file", fuzz_token_file},
+    {"tokenizer", fuzz_tokenizer},
+};
 constexpr int kMutations = 400;
 
 std::vector<std::string> seeds_of(const Target& target) {

@@ -98,7 +98,7 @@ BOOST_AUTO_TEST_CASE(looped_models_keep_what_the_formula_says) {
 BOOST_AUTO_TEST_CASE(shared_experts_wide_experts_and_models_without_qk_norm_fit_too) {
   ModelConfig config = medium();
   config.shared_expert_hidden_size = 150;
-  config.qk_norm = false;
+  config.qk_norm = QkNorm::none;
   check(config, {.sequences = 2, .seq_len = 100});
   config = medium();
   config.expert_hidden_size = 200;  // wider than the model
@@ -109,6 +109,19 @@ BOOST_AUTO_TEST_CASE(shared_experts_wide_experts_and_models_without_qk_norm_fit_
   config.num_experts = 64;                               // many, and few rows
   config.top_k = 1;
   check(config, {.sequences = 6, .seq_len = 200});
+}
+
+BOOST_AUTO_TEST_CASE(norms_of_whole_projections_and_clipping_fit_too) {
+  for (const QkNorm norm : {QkNorm::projection, QkNorm::none}) {
+    for (const double clip : {0.0, 0.5}) {
+      ModelConfig config = medium();
+      config.qk_norm = norm;
+      config.clip_qkv = clip;
+      BOOST_TEST_CONTEXT("norm " << int(norm) << ", clip " << clip) {
+        check(config, {.sequences = 2, .seq_len = 100});
+      }
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(a_large_vocabulary_is_held_in_blocks) {

@@ -23,7 +23,7 @@ ModelConfig small() {
   c.top_k = 2;
   c.expert_hidden_size = 3;
   c.vocab_size = 10;
-  c.qk_norm = false;
+  c.qk_norm = QkNorm::none;
   c.loop = {.start = 1, .layers = 2, .visits = 2};
   return c;
 }
@@ -71,7 +71,7 @@ BOOST_AUTO_TEST_CASE(a_shared_expert_and_a_tied_head_are_counted) {
 BOOST_AUTO_TEST_CASE(parts_add_up) {
   ModelConfig c = small();
   c.shared_expert_hidden_size = 5;
-  c.qk_norm = true;
+  c.qk_norm = QkNorm::head;
   const Budget b = budget_of(c, 10);
   BOOST_CHECK_EQUAL(b.params.attention, 4 * 64);
   BOOST_CHECK_EQUAL(b.params.router, 4 * 16);
@@ -85,6 +85,13 @@ BOOST_AUTO_TEST_CASE(parts_add_up) {
   BOOST_CHECK_EQUAL(b.flops.router, 6 * 6 * 16.0);
   BOOST_CHECK_EQUAL(b.flops.experts, 6 * 6 * (72 + 60.0));
   BOOST_CHECK_EQUAL(b.flops_per_token, 2304 + 2880 + 576 + 4752.0);
+}
+
+BOOST_AUTO_TEST_CASE(gains_of_whole_projections_are_counted) {
+  ModelConfig c = small();
+  c.num_heads = 2;
+  c.qk_norm = QkNorm::projection;
+  BOOST_CHECK_EQUAL(budget_of(c, 0).params.norms, 4 * (8 + (8 + 4)) + 4);
 }
 
 ModelConfig published(int64_t H, int64_t L, int64_t heads, int64_t kv, int64_t D, int64_t E,

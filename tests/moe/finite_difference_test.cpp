@@ -75,4 +75,11 @@ BOOST_AUTO_TEST_CASE(keys_and_values_of_the_first_visit) {
   check_gradients(config, AuxScope::sequence, 2);
 }
 
+BOOST_AUTO_TEST_CASE(norm_of_whole_projections_with_clipping) {
+  ModelConfig config = tiny_config(2);
+  config.qk_norm = QkNorm::projection;
+  config.clip_qkv = 0.7;
+  check_gradients(config, AuxScope::sequence, 3);
+}
+
 BOOST_AUTO_TEST_SUITE_END()

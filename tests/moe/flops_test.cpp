@@ -53,7 +53,7 @@ std::vector<ModelConfig> shapes() {
   c = tiny_config(2);
   c.num_heads = 6;
   c.num_kv_heads = 2;
-  c.qk_norm = false;
+  c.qk_norm = QkNorm::none;
   c.top_k = 3;
   c.shared_expert_hidden_size = 7;
   result.push_back(c);

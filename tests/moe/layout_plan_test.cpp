@@ -28,7 +28,7 @@ ModelConfig small() {
   c.expert_hidden_size = 16;
   c.vocab_size = 32;
   c.max_seq_len = 8;
-  c.qk_norm = false;
+  c.qk_norm = QkNorm::none;
   return c;
 }
 constexpr TrainingSizes kSmall{.seq_len = 8, .micro_batch = 2, .global_batch = 16};
@@ -133,9 +133,12 @@ BOOST_AUTO_TEST_CASE(one_rank_allocates_what_the_plan_says) {
   odd.shared_expert_hidden_size = 33;
   odd.vocab_size = 301;
   ModelConfig tied = tiny_config(1);
-  tied.qk_norm = false;
+  tied.qk_norm = QkNorm::none;
   tied.tie_embeddings = true;
-  for (const ModelConfig& config : {odd, tied}) {
+  ModelConfig whole = odd;
+  whole.qk_norm = QkNorm::projection;
+  whole.clip_qkv = 1;
+  for (const ModelConfig& config : {odd, tied, whole}) {
     for (const DType dtype : {DType::f32, DType::bf16}) {
       const LayoutMemory plan = plan_layout(config, {.seq_len = 8, .dtype = dtype}, {}, 1e9).memory;
       const size_t before = allocator().stats().live_bytes;

@@ -80,13 +80,21 @@ class ReferenceModel {
     return y;
   }
 
-  /// Head by head: QK norm, then rotation of (j, j + D/2) by position * theta^(-2j/D).
-  Vec turned(const Vec& flat, int64_t position, const std::string& gain) const {
+  Vec clipped(Vec x) const {
+    if (c_.clip_qkv > 0)
+      for (double& v : x) v = std::min(std::max(v, -c_.clip_qkv), c_.clip_qkv);
+    return x;
+  }
+
+  /// Norm of the whole or head by head, then rotation of (j, j + D/2) by position * theta^(-2j/D).
+  Vec turned(const Vec& projected, int64_t position, const std::string& gain) const {
     const auto D = size_t(c_.head_dim);
+    const Vec flat = c_.qk_norm == QkNorm::projection ? norm(projected, gain) : projected;
     Vec out;
     for (size_t h = 0; h < flat.size() / D; ++h) {
       Vec x(flat.begin() + int64_t(h * D), flat.begin() + int64_t((h + 1) * D));
-      if (c_.qk_norm) x = norm(x, gain);
+      if (c_.qk_norm == QkNorm::head) x = norm(x, gain);
+      x = clipped(x);
       Vec y = x;
       for (size_t j = 0; j < D / 2; ++j) {
         const double angle =
@@ -121,7 +129,7 @@ class ReferenceModel {
       if (reuse) continue;
       kv.first.push_back(turned(times(p + ".self_attn.k_proj.weight", n), position,
                                 p + ".self_attn.k_norm.weight"));
-      kv.second.push_back(times(p + ".self_attn.v_proj.weight", n));
+      kv.second.push_back(clipped(times(p + ".self_attn.v_proj.weight", n)));
     }
     for (size_t t = 0; t < S; ++t) {
       Vec out(size_t(c_.num_heads) * D, 0.0);

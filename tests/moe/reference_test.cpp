@@ -63,10 +63,24 @@ BOOST_AUTO_TEST_CASE(shared_expert_tied_head_plain_heads_and_raw_gates) {
   ModelConfig config = tiny_config(2, LoopOrder::span, LoopKv::first);
   config.shared_expert_hidden_size = 10;
   config.tie_embeddings = true;
-  config.qk_norm = false;
+  config.qk_norm = QkNorm::none;
   config.norm_topk = false;
   config.num_kv_heads = 2;
   check_against_reference(config);
+}
+
+BOOST_AUTO_TEST_CASE(norm_of_whole_projections_and_clipped_queries_keys_and_values) {
+  for (const double clip : {0.0, 0.8}) {
+    for (const QkNorm norm : {QkNorm::projection, QkNorm::none, QkNorm::head}) {
+      ModelConfig config = tiny_config(2);
+      config.num_kv_heads = 2;
+      config.qk_norm = norm;
+      config.clip_qkv = clip;
+      BOOST_TEST_CONTEXT("norm " << int(norm) << ", clip " << clip) {
+        check_against_reference(config);
+      }
+    }
+  }
 }
 
 BOOST_AUTO_TEST_CASE(balance_terms_of_the_whole_model_follow_their_definitions) {

@@ -1,5 +1,7 @@
 #include "nn/attention.h"
 
+#include <numeric>
+
 #include "autograd/elementwise.h"
 #include "tests/testing.h"
 
@@ -10,14 +12,15 @@ using namespace testing;
 
 constexpr double kTheta = 10000, kEps = 1e-6;
 
-AttentionConfig config_of(int64_t heads, int64_t kv_heads, bool qk_norm) {
+AttentionConfig config_of(int64_t heads, int64_t kv_heads, QkNorm qk_norm, double clip = 0) {
   return {.hidden_size = 12,
           .num_heads = heads,
           .num_kv_heads = kv_heads,
           .head_dim = 6,
           .qk_norm = qk_norm,
           .norm_eps = kEps,
-          .init_std = 0.4};
+          .init_std = 0.4,
+          .clip_qkv = clip};
 }
 
 struct Model {
@@ -50,7 +53,7 @@ struct Model {
   }
 };
 
-/// Heads of one projection of token row x, normalised and rotated: [heads][D].
+/// Heads of one projection of token row x, normalised, clipped and rotated: [heads][D].
 std::vector<std::vector<double>> naive_heads(const double* x, const AttentionConfig& c,
                                              const std::vector<double>& weight, int64_t count,
                                              const std::vector<double>& gain, double position,
@@ -58,15 +61,23 @@ std::vector<std::vector<double>> naive_heads(const double* x, const AttentionCon
   const auto width = size_t(c.head_dim), hidden = size_t(c.hidden_size), half = width / 2;
   std::vector<std::vector<double>> heads(static_cast<size_t>(count), std::vector<double>(width));
   for (size_t h = 0; h < heads.size(); ++h) {
-    std::vector<double> y(width);
-    double squares = 0;
+    for (size_t d = 0; d < width; ++d)
+      for (size_t i = 0; i < hidden; ++i)
+        heads[h][d] += weight[(h * width + d) * hidden + i] * x[i];
+  }
+  std::vector<double> squares(heads.size());  // mean of each head
+  for (size_t h = 0; h < heads.size(); ++h)
+    for (const double y : heads[h]) squares[h] += y * y / double(width);
+  if (c.qk_norm == QkNorm::projection)
+    squares.assign(heads.size(),
+                   std::accumulate(squares.begin(), squares.end(), 0.0) / double(heads.size()));
+  for (size_t h = 0; h < heads.size(); ++h) {
+    std::vector<double> y = heads[h];
     for (size_t d = 0; d < width; ++d) {
-      for (size_t i = 0; i < hidden; ++i) y[d] += weight[(h * width + d) * hidden + i] * x[i];
-      squares += y[d] * y[d];
+      const size_t at = c.qk_norm == QkNorm::projection ? h * width + d : d;
+      if (!gain.empty()) y[d] *= gain[at] / std::sqrt(squares[h] + kEps);
+      if (c.clip_qkv > 0) y[d] = std::min(std::max(y[d], -c.clip_qkv), c.clip_qkv);
     }
-    if (!gain.empty())
-      for (size_t d = 0; d < width; ++d)
-        y[d] *= gain[d] / std::sqrt(squares / double(width) + kEps);
     heads[h] = y;
     for (size_t j = 0; rotate && j < half; ++j) {
       const double angle = position * std::pow(kTheta, -2.0 * double(j) / double(width));
@@ -84,8 +95,10 @@ Tensor naive_attention(Model& model, const Tensor& input, int64_t batch, int64_t
   const std::vector<double> x = doubles(input), wq = model.piece("q_proj"),
                             wk = model.piece("k_proj"), wv = model.piece("v_proj"),
                             wo = model.piece("o_proj");
-  const std::vector<double> q_gain = c.qk_norm ? model.piece("q_norm") : std::vector<double>();
-  const std::vector<double> k_gain = c.qk_norm ? model.piece("k_norm") : std::vector<double>();
+  const std::vector<double> q_gain =
+      c.qk_norm != QkNorm::none ? model.piece("q_norm") : std::vector<double>();
+  const std::vector<double> k_gain =
+      c.qk_norm != QkNorm::none ? model.piece("k_norm") : std::vector<double>();
   const auto hidden = size_t(c.hidden_size), width = size_t(c.head_dim);
   const auto heads = size_t(c.num_heads), group = heads / size_t(c.num_kv_heads);
   std::vector<double> out(x.size());
@@ -133,20 +146,29 @@ BOOST_AUTO_TEST_SUITE(self_attention)
 BOOST_AUTO_TEST_CASE(matches_an_explicit_softmax) {
   struct Case {
     int64_t heads, kv_heads;
-    bool qk_norm;
+    QkNorm qk_norm;
+    double clip = 0;
   };
   const std::vector<int32_t> whole(2 * 5, 0), documents = {0, 0, 2, 2, 4, 0, 1, 1, 1, 1};
-  for (const Case& c :
-       {Case{2, 2, false}, {4, 2, true}, {4, 1, false}, {3, 1, true}, {1, 1, true}}) {
+  for (const Case& c : {Case{2, 2, QkNorm::none},
+                        {4, 2, QkNorm::head},
+                        {4, 1, QkNorm::none},
+                        {3, 1, QkNorm::head},
+                        {1, 1, QkNorm::head},
+                        {4, 2, QkNorm::projection},
+                        {1, 1, QkNorm::projection},
+                        {4, 2, QkNorm::projection, 0.5},
+                        {2, 1, QkNorm::none, 0.7},
+                        {3, 1, QkNorm::head, 0.9}}) {
     for (const std::vector<int32_t>& starts : {whole, documents}) {
       BOOST_TEST_CONTEXT(c.heads << " heads, " << c.kv_heads << " kv heads, qk_norm "
-                                 << c.qk_norm) {
-        Model model(config_of(c.heads, c.kv_heads, c.qk_norm), DType::f64);
+                                 << int(c.qk_norm) << ", clip " << c.clip) {
+        Model model(config_of(c.heads, c.kv_heads, c.qk_norm, c.clip), DType::f64);
         const Tensor x = random_tensor({10, 12}, DType::f64, 2);
         const SequenceLayout layout = SequenceLayout::from_document_starts(2, 5, starts);
         const Tensor expected = naive_attention(model, x, 2, 5, starts);
         check_close(model(Variable(x), layout).data(), expected, 1e-11, 1e-11);
-        Model single(config_of(c.heads, c.kv_heads, c.qk_norm), DType::f32);
+        Model single(config_of(c.heads, c.kv_heads, c.qk_norm, c.clip), DType::f32);
         check_close(single(Variable(x.to(DType::f32)), layout).data(), expected, 1e-4, 1e-4);
       }
     }
@@ -162,7 +184,8 @@ BOOST_AUTO_TEST_CASE(rotary_pairs_the_halves) {
 }
 
 BOOST_AUTO_TEST_CASE(parameters_have_their_names_and_shapes) {
-  Model with(config_of(4, 2, true), DType::f32), without(config_of(4, 2, false), DType::f32);
+  Model with(config_of(4, 2, QkNorm::head), DType::f32),
+      without(config_of(4, 2, QkNorm::none), DType::f32);
   std::vector<std::string> names;
   for (const Parameter* p : with.store.all())
     for (const TensorPiece& piece : p->pieces) names.push_back(piece.name + to_string(piece.shape));
@@ -171,11 +194,15 @@ BOOST_AUTO_TEST_CASE(parameters_have_their_names_and_shapes) {
       "attn.o_proj.weight[12, 24]", "attn.q_norm.weight[6]",      "attn.k_norm.weight[6]"};
   BOOST_TEST(names == expected, boost::test_tools::per_element());
   BOOST_TEST(with.store.numel() - without.store.numel() == 2 * 6);
+  Model whole(config_of(4, 2, QkNorm::projection), DType::f32);  // gains of every head
+  BOOST_TEST(whole.store.numel() - without.store.numel() == 4 * 6 + 2 * 6);
+  BOOST_TEST(whole.piece("q_norm").size() == 24u);
+  BOOST_TEST(whole.piece("k_norm").size() == 12u);
 }
 
 BOOST_AUTO_TEST_CASE(documents_do_not_see_each_other) {
   // CASES 49: A has 3 tokens, B 2.
-  Model model(config_of(4, 2, true), DType::f32);
+  Model model(config_of(4, 2, QkNorm::head), DType::f32);
   const Tensor x = random_tensor({5, 12}, DType::f32, 2), changed = x.clone();
   changed.slice(0, 1, 2).fill_(0.7);
   const auto tail = [&](const Tensor& input, const std::vector<int32_t>& starts) {
@@ -194,7 +221,7 @@ BOOST_AUTO_TEST_CASE(documents_do_not_see_each_other) {
 }
 
 BOOST_AUTO_TEST_CASE(later_tokens_do_not_change_earlier_ones) {
-  Model model(config_of(2, 1, false), DType::f32);
+  Model model(config_of(2, 1, QkNorm::none), DType::f32);
   const Tensor x = random_tensor({6, 12}, DType::f32, 2), changed = x.clone();
   changed.slice(0, 4, 5).fill_(-2);
   const SequenceLayout layout = SequenceLayout::from_document_starts(1, 6, {0, 0, 0, 0, 0, 0});
@@ -205,7 +232,7 @@ BOOST_AUTO_TEST_CASE(later_tokens_do_not_change_earlier_ones) {
 
 BOOST_AUTO_TEST_CASE(decoding_with_a_cache_equals_the_full_pass) {
   // CASES 46: a prompt of one token first, then one by one; a prompt of three in the other row.
-  Model model(config_of(4, 2, true), DType::f32);
+  Model model(config_of(4, 2, QkNorm::head), DType::f32);
   constexpr int64_t kLength = 7, kHidden = 12;
   const Tensor x = random_tensor({2, kLength, kHidden}, DType::f32, 2);
   const Tensor full =
@@ -245,8 +272,8 @@ BOOST_AUTO_TEST_CASE(decoding_with_a_cache_equals_the_full_pass) {
   BOOST_TEST(cache.lengths() == std::vector<int64_t>({6, 7}), boost::test_tools::per_element());
 }
 
-BOOST_AUTO_TEST_CASE(gradients_match_differences) {
-  Model model(config_of(4, 2, true), DType::f64);
+void check_gradients(const AttentionConfig& config) {
+  Model model(config, DType::f64);
   const SequenceLayout layout = SequenceLayout::from_document_starts(2, 3, {0, 0, 2, 0, 1, 1});
   const Variable x(random_tensor({6, 12}, DType::f64, 2), true);
   const Variable w(random_tensor({6, 12}, DType::f64, 4));
@@ -273,6 +300,14 @@ BOOST_AUTO_TEST_CASE(gradients_match_differences) {
     BOOST_TEST(norm > 0);
     BOOST_TEST(std::sqrt(error / norm) < 1e-6);
   }
+}
+
+BOOST_AUTO_TEST_CASE(gradients_match_differences) {
+  check_gradients(config_of(4, 2, QkNorm::head));
+  check_gradients(config_of(4, 2, QkNorm::none));
+  check_gradients(config_of(4, 2, QkNorm::projection));
+  // The seed leaves no value so near the bound that a difference would step over it.
+  check_gradients(config_of(4, 2, QkNorm::projection, 0.611));
 }
 
 BOOST_AUTO_TEST_CASE(layouts) {
