@@ -115,7 +115,7 @@ bench-peer: ## the same step in PyTorch, in turn with ours (half an hour; PYTHON
 	@$(PYTHON) tests/interop/bench_peer.py --bench $(BUILD)/bin/smelt-bench --out $(BUILD)/bench-peer.json $(PEER_FLAGS)
 
 interop: configure ## our files against the programs of others (PYTHON=one with transformers)
-	@cmake --build $(BUILD) -j $(JOBS)
+	@cmake --build $(BUILD) -j $(JOBS) --target all tokenize_file
 	@failed=0; for script in tests/interop/*_compare.py; do \
 	  echo "== $$script"; code=0; $(PYTHON) $$script --build $(BUILD) || code=$$?; \
 	  case $$code in 0) echo "ok $$script";; 77) echo "skipped $$script";; \
