@@ -70,8 +70,8 @@ class Tokenizer {
 ///
 /// The token that ends a document is, in this order: `eod`, if given; "eos_token" of a
 /// tokenizer_config.json beside; "eos_token_id" of a config.json beside (the first of several); the
-/// first of <|endoftext|>, <|end_of_text|>, </s>, <eos>, <|eos|>, <|im_end|> that is a special
-/// token. Files beside count only if the file's own name is tokenizer.json.
+/// first of `<|endoftext|>`, `<|end_of_text|>`, `</s>`, `<eos>`, `<|eos|>`, `<|im_end|>` that is a
+/// special token. Files beside count only if the file's own name is tokenizer.json.
 /// @throws IoError if a file cannot be read or is not JSON, ConfigError if it describes a tokenizer
 ///   that smelt does not implement or the token that ends a document is unknown or not special.
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& path, const std::string& eod = "");

@@ -30,7 +30,7 @@ void append_character(std::string& text, char32_t code);
 
 /// White_Space of the Unicode database.
 bool is_white_space(char32_t code);
-/// \w as Unicode TS 18 and Rust define it: letters, marks, decimal digits, connectors, joiners.
+/// `\w` as Unicode TS 18 and Rust define it: letters, marks, decimal digits, connectors, joiners.
 bool is_word_character(char32_t code);
 
 }  // namespace smelt
