@@ -131,7 +131,7 @@ asan: deps ## the suites under AddressSanitizer and UndefinedBehaviorSanitizer (
 fuzz: ## run every fuzz target for FUZZ_SECONDS under libFuzzer and sanitizers (needs Clang; build-fuzz/)
 	@$(MAKE) deps PACKAGES="$(PACKAGES) clang:clang++ libomp-dev:omp.h/"
 	@cmake -S . -B build-fuzz -DCMAKE_BUILD_TYPE=RelWithDebInfo -DCMAKE_CXX_COMPILER=clang++ \
-	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" -DSMELT_FUZZ=ON -DSMELT_WERROR=OFF \
+	  -DCMAKE_CXX_FLAGS_RELWITHDEBINFO="-O1 -g1" -DSMELT_FUZZ=ON \
 	  -DSMELT_SANITIZE=fuzzer-no-link,address,undefined $(CMAKE_FLAGS)
 	@cmake --build build-fuzz -j $(JOBS) --target fuzz_programs
 	@printf '%s\n' build-fuzz/tests/fuzz_* | xargs -P $(JOBS) -I {} bash tests/fuzz/run.sh {} $(FUZZ_SECONDS)

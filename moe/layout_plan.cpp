@@ -66,7 +66,6 @@ void add_partition(LayoutPlan& plan, const std::vector<int64_t>& sizes, int64_t 
   LayoutMemory& memory = plan.memory;
   memory.masters += block(layout.numel, wide);
   memory.gradients += block(layout.numel, wide);
-  memory.saving += block(layout.numel, wide);
   if (plan.sizes.dtype != wide) memory.compute += block(layout.numel, plan.sizes.dtype);
   int64_t most = 0;
   for (int rank = 0; rank < int(group); ++rank)
@@ -74,6 +73,11 @@ void add_partition(LayoutPlan& plan, const std::vector<int64_t>& sizes, int64_t 
   memory.moments += most;
 
   if (group == 1) return;
+  // Moments are gathered a bucket at a time and the last two are kept.
+  std::vector<int64_t> gathered;
+  for (const dist::Range& bucket : layout.buckets) gathered.push_back(block(bucket.size(), wide));
+  std::sort(gathered.rbegin(), gathered.rend());
+  for (size_t i = 0; i < std::min<size_t>(gathered.size(), 2); ++i) memory.saving += gathered[i];
   // Buckets are reduced from the last to the first, so those under way follow each other.
   int64_t largest = 0, window = 0;
   std::vector<int64_t> staging;

@@ -47,7 +47,7 @@ struct LayoutMemory {
   int64_t activations_kept = 0;   // between the passes of a micro-batch
   int64_t activations_peak = 0;   // highest on the way
   int64_t reduction_buffers = 0;  // received parts of the gradient buckets under way
-  int64_t saving = 0;             // one moment of all parameters, gathered for a checkpoint
+  int64_t saving = 0;             // buckets of a moment, gathered for a checkpoint
 
   int64_t state() const { return masters + compute + gradients + moments + tables; }
   /// The larger of a training step's peak and what writing a checkpoint needs. The former is an

@@ -1,8 +1,8 @@
 #include "moe/sharded_optimizer.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
-#include <map>
 
 #include "dist/collectives.h"
 #include "tensor/elementwise.h"
@@ -31,6 +31,23 @@ struct ShardedOptimizer::Partition {
   Tensor view(const Tensor& flat, size_t p) const {
     const dist::Range& range = layout.parameters[p];
     return flat.slice(0, range.begin, range.end).view(parameters[p]->value.shape());
+  }
+  size_t index_of(const Parameter& parameter) const {
+    const auto found = std::find(parameters.begin(), parameters.end(), &parameter);
+    SMELT_CHECK(Error, found != parameters.end(),
+                "optimizer: parameter '" << parameter.name << "' is not of this optimizer");
+    return size_t(found - parameters.begin());
+  }
+  int64_t bucket_begin(size_t p) const { return layout.buckets[size_t(layout.bucket_of[p])].begin; }
+  /// Parameter p in a buffer of its bucket alone, and this rank's part of it.
+  Tensor view_in_bucket(const Tensor& flat, size_t p) const {
+    const dist::Range& range = layout.parameters[p];
+    return flat.slice(0, range.begin - bucket_begin(p), range.end - bucket_begin(p))
+        .view(parameters[p]->value.shape());
+  }
+  Tensor owned_in_bucket(const Tensor& flat, const Owned& part) const {
+    const int64_t begin = bucket_begin(part.parameter);
+    return flat.slice(0, part.range.begin - begin, part.range.end - begin);
   }
 };
 
@@ -125,42 +142,75 @@ std::vector<int> ShardedOptimizer::reductions() const {
 
 const Tensor& ShardedOptimizer::master(const Parameter& parameter) const {
   const Partition& part = *partitions_[parameter.expert ? 1 : 0];
-  const auto found = std::find(part.parameters.begin(), part.parameters.end(), &parameter);
-  SMELT_CHECK(Error, found != part.parameters.end(),
-              "master: '" << parameter.name << "' is not of this optimizer");
-  return part.masters[size_t(found - part.parameters.begin())];
+  return part.masters[part.index_of(parameter)];
 }
 
 const Tensor& ShardedOptimizer::moment(Moment which, size_t span) const {
   return which == Moment::first ? adamw_->m(span) : adamw_->v(span);
 }
 
-std::vector<Tensor> ShardedOptimizer::gather_moments(Moment which) const {
-  std::map<const Parameter*, Tensor> by_parameter;
-  for (const auto& part : partitions_) {
-    const Tensor flat = Tensor::zeros(part->values.shape(), part->values.options());
-    for (const Partition::Owned& owned : part->owned) {
-      flat.slice(0, owned.range.begin, owned.range.end).copy_(moment(which, owned.span));
-    }
-    dist::gather_parameters_(flat, part->layout, part->group);
-    for (size_t p = 0; p < part->parameters.size(); ++p)
-      by_parameter[part->parameters[p]] = part->view(flat, p);
-  }
-  std::vector<Tensor> moments;
-  for (const Parameter* parameter : store_.all()) moments.push_back(by_parameter.at(parameter));
-  return moments;
-}
-
 void ShardedOptimizer::scatter_moments(
     Moment which, const std::function<void(const Parameter&, const Tensor&)>& fill) {
   for (const auto& part : partitions_) {
-    const Tensor flat = Tensor::zeros(part->values.shape(), part->values.options());
-    for (size_t p = 0; p < part->parameters.size(); ++p)
-      fill(*part->parameters[p], part->view(flat, p));
-    for (const Partition::Owned& owned : part->owned) {
-      moment(which, owned.span).copy_(flat.slice(0, owned.range.begin, owned.range.end));
+    for (size_t b = 0; b < part->layout.buckets.size(); ++b) {
+      const dist::Range& bucket = part->layout.buckets[b];
+      const Tensor flat = Tensor::zeros({bucket.size()}, part->values.options());
+      for (size_t p = 0; p < part->parameters.size(); ++p) {
+        if (part->layout.bucket_of[p] == int64_t(b))
+          fill(*part->parameters[p], part->view_in_bucket(flat, p));
+      }
+      for (const Partition::Owned& owned : part->owned) {
+        if (part->layout.bucket_of[owned.parameter] == int64_t(b))
+          moment(which, owned.span).copy_(part->owned_in_bucket(flat, owned));
+      }
     }
   }
+}
+
+struct ShardedOptimizer::MomentGather::Kept {
+  struct Bucket {
+    int64_t number = -1;
+    Tensor flat;
+  };
+  std::array<std::array<Bucket, 2>, 2> buckets;  // of each partition, the newest first
+};
+
+ShardedOptimizer::MomentGather::MomentGather(const ShardedOptimizer& optimizer, Moment which)
+    : optimizer_(optimizer), which_(which), kept_(std::make_unique<Kept>()) {}
+ShardedOptimizer::MomentGather::~MomentGather() = default;
+
+Tensor ShardedOptimizer::MomentGather::of(const Parameter& parameter) {
+  const Partition& part = *optimizer_.partitions_[parameter.expert ? 1 : 0];
+  const size_t p = part.index_of(parameter);
+  if (part.group.size() == 1) {
+    // What no other rank shares is whole here.
+    for (const Partition::Owned& owned : part.owned) {
+      if (owned.parameter == p)
+        return optimizer_.moment(which_, owned.span).view(parameter.value.shape());
+    }
+    return Tensor::zeros(parameter.value.shape(), part.values.options());  // empty
+  }
+  auto& [newest, older] = kept_->buckets[parameter.expert ? 1 : 0];
+  const int64_t number = part.layout.bucket_of[p];
+  if (newest.number != number) std::swap(newest, older);
+  if (newest.number != number) {
+    newest = {};  // its memory goes before more is taken
+    const dist::Range& bucket = part.layout.buckets[size_t(number)];
+    const Tensor flat = Tensor::zeros({bucket.size()}, part.values.options());
+    for (const Partition::Owned& owned : part.owned) {
+      if (part.layout.bucket_of[owned.parameter] == number)
+        part.owned_in_bucket(flat, owned).copy_(optimizer_.moment(which_, owned.span));
+    }
+    dist::gather_parameters_(flat,
+                             {.numel = bucket.size(),
+                              .group_size = part.group.size(),
+                              .parameters = {},
+                              .buckets = {{0, bucket.size()}},
+                              .bucket_of = {}},
+                             part.group);
+    newest = {number, flat};
+  }
+  return part.view_in_bucket(newest.flat, p);
 }
 
 }  // namespace smelt

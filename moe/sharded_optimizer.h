@@ -52,11 +52,9 @@ class ShardedOptimizer {
   void refresh_from_masters();
 
   enum class Moment { first, second };
-  /// Whole moments of all parameters of this rank, in store order, gathered from the ranks that
-  /// share them. Collective.
-  std::vector<Tensor> gather_moments(Moment which) const;
+  class MomentGather;
   /// Calls fill(parameter, moment) for every parameter of this rank, which fills in the whole
-  /// moment, and keeps this rank's part. Local.
+  /// moment, and keeps this rank's part. Holds a bucket at a time. Local.
   void scatter_moments(Moment which,
                        const std::function<void(const Parameter&, const Tensor&)>& fill);
 
@@ -69,6 +67,24 @@ class ShardedOptimizer {
   std::vector<std::unique_ptr<Partition>> partitions_;
   std::unique_ptr<AdamW> adamw_;
   bool last_backward_ = false;
+};
+
+/// Whole moments of one kind, gathered from the ranks that share them a bucket at a time, so that a
+/// checkpoint needs no memory of the model's size. Of each partition it keeps the last two buckets:
+/// a file's order goes back and forth between the two parameters of a layer's experts.
+class ShardedOptimizer::MomentGather {
+ public:
+  MomentGather(const ShardedOptimizer& optimizer, Moment which);
+  ~MomentGather();
+  /// The moment of a parameter of this rank, shaped like it. Collective over the ranks that share
+  /// the parameter: all of them ask for the same ones in the same order.
+  Tensor of(const Parameter& parameter);
+
+ private:
+  struct Kept;
+  const ShardedOptimizer& optimizer_;
+  Moment which_;
+  std::unique_ptr<Kept> kept_;
 };
 
 }  // namespace smelt

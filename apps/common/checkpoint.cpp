@@ -106,24 +106,21 @@ class ParallelWriter {
     for (std::string name; std::getline(names, name);) order_.push_back(name);
   }
 
-  /// Writes the next tensors of the order for as long as `tensors` of their owners hold them.
-  void write(const std::vector<LocalTensor>& tensors) {
-    std::map<std::string, Tensor> mine;
-    for (const LocalTensor& tensor : tensors) mine.emplace(tensor.name, tensor.values);
-    for (size_t count = 0; next_ < order_.size(); ++next_, ++count) {
-      const std::string& name = order_[next_];
+  /// Writes all tensors in the order of the file. Every rank calls values(name) for each of them in
+  /// this order: its tensor, or an undefined one where it has none.
+  void write(const std::function<Tensor(const std::string&)>& values) {
+    for (const std::string& name : order_) {
       const int owner = owner_.at(name);
-      const auto held = mine.find(name);
-      if (prefix_of(name) != prefix_of(tensors.front().name)) break;  // the other moment
+      const Tensor held = values(name);
       if (group_.rank() == owner) {
-        SMELT_CHECK(RunError, std::isfinite(sum_squares(held->second).item()),
+        SMELT_CHECK(RunError, std::isfinite(sum_squares(held).item()),
                     "checkpoint: tensor '"
                         << name << "' holds a value that is not finite; nothing was saved");
       }
       if (group_.rank() == 0) {
-        writer_->write(name, owner == 0 ? held->second : dist::recv(owner, group_));
+        writer_->write(name, owner == 0 ? held : dist::recv(owner, group_));
       } else if (group_.rank() == owner) {
-        dist::send(held->second, 0, group_);
+        dist::send(held, 0, group_);
       }
     }
   }
@@ -133,16 +130,10 @@ class ParallelWriter {
   }
 
  private:
-  /// Moments are named "exp_avg." and "exp_avg_sq." plus the tensor; both are not held at once.
-  static std::string prefix_of(const std::string& name) {
-    return name.starts_with("exp_avg_sq.") ? "second" : "first";
-  }
-
   dist::Group group_;
   std::optional<ShardedWriter> writer_;
   std::vector<std::string> order_;
   std::map<std::string, int> owner_;
-  size_t next_ = 0;
 };
 
 json::object to_json(const TrainerState& state, const RunConfig& config) {
@@ -245,24 +236,41 @@ void save_checkpoint(const std::string& path, MoeTransformer& model,
   for (LocalTensor& tensor : tensors) tensor.name = family_name(family, tensor.name);
   for (LocalTensor& bias : biases_of(model)) tensors.push_back(std::move(bias));
   ParallelWriter model_writer(world, where, "model", tensors);
-  model_writer.write(tensors);
+  std::map<std::string, Tensor> weights;
+  for (const LocalTensor& tensor : tensors) weights[tensor.name] = tensor.values;
+  model_writer.write([&](const std::string& name) {
+    const auto found = weights.find(name);
+    return found == weights.end() ? Tensor() : found->second;
+  });
   model_writer.publish();
 
   using Moment = ShardedOptimizer::Moment;
-  const auto moments = [&](Moment which, const char* prefix) {
-    const std::vector<Tensor> whole = optimizer.gather_moments(which);
-    return pieces_of(model, prefix, [&](size_t p) { return whole[p]; });
+  struct Source {
+    ShardedOptimizer::MomentGather* gather;
+    const Parameter* parameter;
+    const TensorPiece* piece;
   };
+  ShardedOptimizer::MomentGather firsts(optimizer, Moment::first),
+      seconds(optimizer, Moment::second);
   std::vector<LocalTensor> declared;
-  for (const char* prefix : {"exp_avg.", "exp_avg_sq."}) {
-    for (LocalTensor& tensor :
-         pieces_of(model, prefix, [&](size_t p) { return optimizer.master(*parameters[p]); })) {
-      declared.push_back(std::move(tensor));
+  std::map<std::string, Source> sources;
+  for (const auto& [prefix, gather] : {std::pair("exp_avg.", &firsts), {"exp_avg_sq.", &seconds}}) {
+    for (const Parameter* parameter : parameters) {
+      for (const TensorPiece& piece : parameter->pieces) {
+        declared.push_back({prefix + piece.name,
+                            Parameter::view_piece(optimizer.master(*parameter), piece),
+                            parameter->expert});
+        sources[declared.back().name] = {gather, parameter, &piece};
+      }
     }
   }
   ParallelWriter optimizer_writer(world, where, "optimizer", declared);
-  optimizer_writer.write(moments(Moment::first, "exp_avg."));
-  optimizer_writer.write(moments(Moment::second, "exp_avg_sq."));
+  optimizer_writer.write([&](const std::string& name) {
+    const auto found = sources.find(name);
+    if (found == sources.end()) return Tensor();
+    const auto& [gather, parameter, piece] = found->second;
+    return Parameter::view_piece(gather->of(*parameter), *piece);
+  });
   optimizer_writer.publish();
 
   if (first) {

@@ -69,8 +69,8 @@ class SafetensorsFile {
   void check_dtypes(const std::string& name, const Tensor& target) const;
   void check_target(const std::string& name, const Shape& shape, const Tensor& target) const;
   void check_elements(const std::string& name, const Tensor& target, int64_t begin) const;
-  /// Tells the system that the file will be read from its beginning to its end.
-  void will_read() const;
+  /// Tells the system that these elements of a tensor will be read.
+  void will_read(const TensorInfo& entry, int64_t element, int64_t count) const;
   friend void read_all(std::vector<TensorRead> reads);
   /// Elements [at, at + count) of a contiguous target, which begins at `element` of the tensor.
   void read_block(const TensorInfo& entry, int64_t element, const Tensor& target, int64_t at,

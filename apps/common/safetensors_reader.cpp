@@ -206,10 +206,12 @@ void SafetensorsFile::fill(const TensorInfo& entry, int64_t element, const Tenso
   fill(entry, element + first.numel(), target.slice(d, middle, target.dim(d)));
 }
 
-void SafetensorsFile::will_read() const {
-  // A hint alone, so that the disk works ahead of the threads; failing is no fault.
-  posix_fadvise(fd_, 0, 0, POSIX_FADV_SEQUENTIAL);
-  posix_fadvise(fd_, 0, 0, POSIX_FADV_WILLNEED);
+void SafetensorsFile::will_read(const TensorInfo& entry, int64_t element, int64_t count) const {
+  // A hint alone, so that the disk works ahead of the threads; failing is no fault. Never for the
+  // whole file: a rank may want a few experts of it.
+  const int64_t bits = safetensors::find_dtype(entry.dtype)->bits;
+  posix_fadvise(fd_, data_start_ + entry.begin + element * bits / 8, count * bits / 8,
+                POSIX_FADV_WILLNEED);
 }
 
 void read_all(std::vector<TensorRead> reads) {
@@ -230,6 +232,7 @@ void read_all(std::vector<TensorRead> reads) {
       const TensorRead& read = reads[next];
       file.check_elements(read.name, read.target, read.begin);
       const int64_t count = read.target.numel();
+      if (count > 0) file.will_read(file.info(read.name), read.begin, count);
       const int64_t block =
           is_plain(read.target)
               ? kBlockBytes * 8 / safetensors::find_dtype(file.info(read.name).dtype)->bits
@@ -238,7 +241,6 @@ void read_all(std::vector<TensorRead> reads) {
         blocks.push_back({&read, at, std::min(block, count - at)});
     }
     first = next;
-    file.will_read();
     std::exception_ptr failure;
 #pragma omp parallel for schedule(dynamic, 4)
     for (size_t i = 0; i < blocks.size(); ++i) {

@@ -11,6 +11,7 @@
 #include "apps/common/exact_json.h"
 #include "apps/common/model_json.h"
 #include "apps/common/safetensors.h"
+#include "tests/moe/moments.h"
 #include "tests/apps/scratch_folder.h"
 #include "tests/moe/ranks.h"
 
@@ -69,7 +70,7 @@ struct Trained {
     return named(model->parameters(), [&](const Parameter& p) { return optimizer.master(p); });
   }
   NamedTensors moments(ShardedOptimizer::Moment which) {
-    const std::vector<Tensor> all = optimizer.gather_moments(which);
+    const std::vector<Tensor> all = whole_moments(optimizer, model->parameters(), which);
     size_t next = 0;
     return named(model->parameters(), [&](const Parameter&) { return all[next++]; });
   }
