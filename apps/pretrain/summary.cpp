@@ -107,8 +107,9 @@ std::string end_summary(const RunConfig& config, const RunOutcome& o) {
     text += line(&d == rows.data() ? "valid" : "", "%-20s %.4f nats per token  %s", d.domain.c_str(),
                  d.nats_per_token(), bits);
   }
-  text += line("files", "%s/metrics.jsonl, endpoints.jsonl, loss.svg%s", config.run.dir.c_str(),
-               config.run.tensorboard ? "; tensorboard --logdir of tensorboard/" : "");
+  text += line("files", "%s: metrics.jsonl, endpoints.jsonl, loss.svg", config.run.dir.c_str());
+  if (config.run.tensorboard)
+    text += line("", "tensorboard --logdir %s/tensorboard", config.run.dir.c_str());
   if (!o.checkpoint.empty())
     text += line("next", "smelt-eval --checkpoint %s", o.checkpoint.c_str());
   return text;
