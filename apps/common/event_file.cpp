@@ -2,14 +2,12 @@
 
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
 
 #include <boost/crc.hpp>
-#include <fcntl.h>
 #include <protozero/pbf_writer.hpp>
 #include <unistd.h>
 
@@ -65,6 +63,20 @@ std::string summary_event(int64_t at_step, size_t count, Fill fill) {
   return event;
 }
 
+/// A file name of its own in `folder`, which is created: events.out.tfevents.TIME.HOST.PROCESS.N
+std::string new_path(const std::string& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  SMELT_CHECK(IoError, !error, folder << ": cannot be created: " << error.message());
+  static std::atomic<int> counter = 0;
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) != 0) std::strcpy(host.data(), "localhost");
+  char name[400];
+  std::snprintf(name, sizeof name, "/events.out.tfevents.%010lld.%s.%d.%d",
+                static_cast<long long>(now()), host.data(), int(getpid()), counter++);
+  return folder + name;
+}
+
 uint32_t big_endian(std::string_view bytes) {
   uint32_t number = 0;
   for (const char c : bytes) number = number << 8 | static_cast<unsigned char>(c);
@@ -83,47 +95,20 @@ std::string event_record(std::string_view data) {
   return record;
 }
 
-EventFile::EventFile(const std::string& folder) {
-  std::error_code error;
-  std::filesystem::create_directories(folder, error);
-  SMELT_CHECK(IoError, !error, folder << ": cannot be created: " << error.message());
-  static std::atomic<int> counter = 0;
-  std::array<char, 256> host{};
-  if (gethostname(host.data(), host.size() - 1) != 0) std::strcpy(host.data(), "localhost");
-  char name[400];
-  std::snprintf(name, sizeof name, "/events.out.tfevents.%010lld.%s.%d.%d",
-                static_cast<long long>(now()), host.data(), int(getpid()), counter++);
-  path_ = folder + name;
-  file_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  SMELT_CHECK(IoError, file_ >= 0, path_ << ": cannot be created: " << std::strerror(errno));
+EventFile::EventFile(const std::string& folder) : file_(new_path(folder)) {
   std::string event;
   pbf_writer writer(event);
   writer.add_double(Event::wall_time, now());
   writer.add_string(Event::file_version, "brain.Event:2");
-  append(event);
-}
-
-EventFile::~EventFile() {
-  if (file_ >= 0) ::close(file_);
-}
-
-void EventFile::append(const std::string& event) {
-  const std::string record = event_record(event);
-  size_t done = 0;
-  while (done < record.size()) {
-    const ssize_t count = ::write(file_, record.data() + done, record.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    SMELT_CHECK(RunError, count > 0, path_ << ": cannot be written: " << std::strerror(errno));
-    done += static_cast<size_t>(count);
-  }
+  file_.append(event_record(event));
 }
 
 void EventFile::scalars(int64_t step, const std::vector<std::pair<std::string, double>>& values) {
   if (values.empty()) return;
-  append(summary_event(step, values.size(), [&](pbf_writer& entry, size_t i) {
+  file_.append(event_record(summary_event(step, values.size(), [&](pbf_writer& entry, size_t i) {
     entry.add_string(Value::tag_name, values[i].first);
     entry.add_float(Value::simple_value, static_cast<float>(values[i].second));
-  }));
+  })));
 }
 
 void EventFile::image(int64_t step, const std::string& tag, std::string_view png) {
@@ -132,18 +117,18 @@ void EventFile::image(int64_t step, const std::string& tag, std::string_view png
               png.size() >= 24 && png.substr(0, 8) == "\x89PNG\r\n\x1a\n" &&
                   png.substr(12, 4) == "IHDR",
               "event file: the picture '" << tag << "' is no PNG");
-  append(summary_event(step, 1, [&](pbf_writer& entry, size_t) {
+  file_.append(event_record(summary_event(step, 1, [&](pbf_writer& entry, size_t) {
     entry.add_string(Value::tag_name, tag);
     pbf_writer of_image(entry, Value::picture);
     of_image.add_int32(Image::height, static_cast<int32_t>(big_endian(png.substr(20, 4))));
     of_image.add_int32(Image::width, static_cast<int32_t>(big_endian(png.substr(16, 4))));
     of_image.add_int32(Image::colorspace, 3);  // RGB
     of_image.add_bytes(Image::encoded, png.data(), png.size());
-  }));
+  })));
 }
 
 void EventFile::text(int64_t step, const std::string& tag, std::string_view markdown) {
-  append(summary_event(step, 1, [&](pbf_writer& entry, size_t) {
+  file_.append(event_record(summary_event(step, 1, [&](pbf_writer& entry, size_t) {
     entry.add_string(Value::tag_name, tag);
     {
       pbf_writer of_tensor(entry, Value::tensor);
@@ -158,7 +143,7 @@ void EventFile::text(int64_t step, const std::string& tag, std::string_view mark
     pbf_writer of_metadata(entry, Value::metadata);
     pbf_writer of_plugin(of_metadata, Metadata::plugin_data);
     of_plugin.add_string(PluginData::plugin_name, "text");
-  }));
+  })));
 }
 
 }  // namespace smelt

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "apps/common/append_file.h"
+
 namespace smelt {
 
 /// One event file, open for appending. A record is written whole, so TensorBoard can read along.
@@ -17,11 +19,8 @@ class EventFile {
   /// Creates FOLDER (parents too) and a new file in it, named by time, host, process and a counter.
   /// @throws IoError
   explicit EventFile(const std::string& folder);
-  ~EventFile();
-  EventFile(const EventFile&) = delete;
-  EventFile& operator=(const EventFile&) = delete;
 
-  const std::string& path() const { return path_; }
+  const std::string& path() const { return file_.path(); }
   /// Numbers of one step, by tag ("train/loss"). @throws RunError when the disk is full.
   void scalars(int64_t step, const std::vector<std::pair<std::string, double>>& values);
   /// A PNG picture. @throws IoError when the bytes are no PNG, RunError.
@@ -30,10 +29,7 @@ class EventFile {
   void text(int64_t step, const std::string& tag, std::string_view markdown);
 
  private:
-  void append(const std::string& event);
-
-  std::string path_;
-  int file_ = -1;
+  AppendFile file_;
 };
 
 /// A record of an event file: length, its masked CRC, the data, their masked CRC.

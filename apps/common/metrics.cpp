@@ -1,14 +1,9 @@
 #include "apps/common/metrics.h"
 
-#include <cerrno>
 #include <cmath>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
-
-#include <fcntl.h>
-#include <unistd.h>
 
 #include "apps/common/exact_json.h"
 #include "apps/common/output_file.h"
@@ -40,8 +35,6 @@ json::value representable(const json::value& value) {
   }
 }
 
-std::string reason() { return std::strerror(errno); }
-
 // The file's lines that end with a newline.
 std::vector<std::string> whole_lines(const std::string& path) {
   std::istringstream in(read_text_file(path));
@@ -71,30 +64,7 @@ json::value number_or_null(double value) {
 
 std::string json_line(const json::value& value) { return json::serialize(representable(value)); }
 
-MetricsWriter::MetricsWriter(const std::string& path) : path_(path) {
-  file_ = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  SMELT_CHECK(IoError, file_ >= 0, path << ": cannot be opened for appending: " << reason());
-}
-
-MetricsWriter::~MetricsWriter() {
-  if (file_ >= 0) ::close(file_);
-}
-
-MetricsWriter::MetricsWriter(MetricsWriter&& other) noexcept
-    : path_(std::move(other.path_)), file_(other.file_) {
-  other.file_ = -1;
-}
-
-void MetricsWriter::write(const json::object& line) {
-  const std::string text = json_line(line) + "\n";
-  size_t done = 0;
-  while (done < text.size()) {
-    const ssize_t count = ::write(file_, text.data() + done, text.size() - done);
-    if (count < 0 && errno == EINTR) continue;
-    SMELT_CHECK(RunError, count > 0, path_ << ": cannot be written: " << reason());
-    done += static_cast<size_t>(count);
-  }
-}
+void MetricsWriter::write(const json::object& line) { file_.append(json_line(line) + "\n"); }
 
 std::vector<json::object> read_jsonl(const std::string& path) {
   std::vector<json::object> objects;

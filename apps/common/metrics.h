@@ -9,26 +9,20 @@
 
 #include <boost/json.hpp>
 
+#include "apps/common/append_file.h"
+
 namespace smelt {
 
-/// Appends objects to a file, each as one whole line in one write, so that a reader and a killed
-/// process see whole lines only. Numbers that are not finite become null.
+/// Appends objects to a file, each as one whole line. Numbers that are not finite become null.
 class MetricsWriter {
  public:
-  /// Opens path for appending and creates it when missing. @throws IoError
-  explicit MetricsWriter(const std::string& path);
-  ~MetricsWriter();
-  MetricsWriter(MetricsWriter&& other) noexcept;
-  MetricsWriter& operator=(MetricsWriter&&) = delete;
-  MetricsWriter(const MetricsWriter&) = delete;
-  MetricsWriter& operator=(const MetricsWriter&) = delete;
-
+  /// @throws IoError as AppendFile does
+  explicit MetricsWriter(const std::string& path) : file_(path) {}
   /// Writes one line. @throws RunError when the disk is full or the file is gone.
   void write(const boost::json::object& line);
 
  private:
-  std::string path_;
-  int file_ = -1;
+  AppendFile file_;
 };
 
 /// The number, or null when it is NaN or infinite.

@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <unordered_set>
 
+#include "apps/common/tokenizer/utf8.h"
 #include "apps/prepare/text_bytes.h"
 
 namespace smelt {
@@ -331,13 +332,13 @@ constexpr std::array<char32_t, 32> kWindows1252{
     0x2013, 0x2014, 0x02DC, 0x2122, 0x0161, 0x203A, 0x0153, 0x9D,   0x017E, 0x0178};
 
 void append_numeric(std::string& out, char32_t code) {
-  if (code >= 0x80 && code <= 0x9F) return append_utf8(out, kWindows1252[code - 0x80]);
+  if (code >= 0x80 && code <= 0x9F) return append_character(out, kWindows1252[code - 0x80]);
   if (code == 0 || (code >= 0xD800 && code <= 0xDFFF) || code > 0x10FFFF) {
-    return append_utf8(out, 0xFFFD);
+    return append_character(out, 0xFFFD);
   }
   const bool control = code < 0x20 && code != '\t' && code != '\n' && code != '\f' && code != '\r';
   const bool noncharacter = (code >= 0xFDD0 && code <= 0xFDEF) || (code & 0xFFFE) == 0xFFFE;
-  if (!control && !noncharacter && code != 0x7F) append_utf8(out, code);
+  if (!control && !noncharacter && code != 0x7F) append_character(out, code);
 }
 
 // Handles "&#..." at `at`; returns its end, or `at` if it is no reference.
@@ -368,14 +369,14 @@ size_t unescape_named(std::string& out, std::string_view text, size_t at) {
   const size_t end = at + 1 + name.size();
   const char32_t code = reference_code(name);
   if (code != 0 && end < text.size() && text[end] == ';') {
-    append_utf8(out, code);
+    append_character(out, code);
     return end + 1;
   }
   for (size_t length = name.size(); length >= 2; --length) {
     const std::string_view start = name.substr(0, length);
     const char32_t legacy = reference_code(start);
     if (!needs_no_semicolon(start, legacy)) continue;
-    append_utf8(out, legacy);
+    append_character(out, legacy);
     return at + 1 + length;
   }
   return at;

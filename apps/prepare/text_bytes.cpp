@@ -1,33 +1,13 @@
 #include "apps/prepare/text_bytes.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <cstring>
+
+#include "apps/common/tokenizer/utf8.h"
 
 namespace smelt {
 namespace {
 
 bool continues(char c) { return (static_cast<unsigned char>(c) & 0xC0) == 0x80; }
-
-// Code point and length of the well-formed character at `at`; length 0 if it is not well-formed.
-struct Character {
-  char32_t code;
-  size_t length;
-};
-Character character_at(std::string_view text, size_t at) {
-  const auto lead = static_cast<unsigned char>(text[at]);
-  if (lead < 0x80) return {lead, 1};
-  const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
-  if (lead < 0xC2 || lead > 0xF4 || at + length > text.size()) return {0, 0};
-  char32_t code = lead & (0x7Fu >> length);
-  for (size_t i = 1; i < length; ++i) {
-    if (!continues(text[at + i])) return {0, 0};
-    code = code << 6 | (static_cast<unsigned char>(text[at + i]) & 0x3Fu);
-  }
-  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
-  if (overlong || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return {0, 0};
-  return {code, length};
-}
 
 bool is_space(char32_t code) {
   return (code >= 0x09 && code <= 0x0D) || (code >= 0x1C && code <= 0x20) || code == 0x85 ||
@@ -37,49 +17,12 @@ bool is_space(char32_t code) {
 
 }  // namespace
 
-bool is_utf8(std::string_view bytes) {
-  size_t at = 0;
-  while (at < bytes.size()) {
-    uint64_t eight;
-    if (bytes.size() - at >= sizeof eight) {
-      std::memcpy(&eight, bytes.data() + at, sizeof eight);
-      if ((eight & 0x8080808080808080u) == 0) {
-        at += sizeof eight;
-        continue;
-      }
-    }
-    const size_t length = character_at(bytes, at).length;
-    if (length == 0) return false;
-    at += length;
-  }
-  return true;
-}
-
-void append_utf8(std::string& text, char32_t code) {
-  const auto tail = [&](int shift) {
-    text.push_back(static_cast<char>(0x80 | (code >> shift & 0x3F)));
-  };
-  if (code < 0x80) {
-    text.push_back(static_cast<char>(code));
-  } else if (code < 0x800) {
-    text.push_back(static_cast<char>(0xC0 | code >> 6));
-    tail(0);
-  } else if (code < 0x10000) {
-    text.push_back(static_cast<char>(0xE0 | code >> 12));
-    tail(6);
-    tail(0);
-  } else {
-    text.push_back(static_cast<char>(0xF0 | code >> 18));
-    tail(12);
-    tail(6);
-    tail(0);
-  }
-}
+bool is_utf8(std::string_view bytes) { return valid_utf8_prefix(bytes) == bytes.size(); }
 
 std::string latin1_to_utf8(std::string_view bytes) {
   std::string text;
   text.reserve(bytes.size() + bytes.size() / 8);
-  for (const char c : bytes) append_utf8(text, static_cast<unsigned char>(c));
+  for (const char c : bytes) append_character(text, static_cast<unsigned char>(c));
   return text;
 }
 
@@ -102,8 +45,8 @@ size_t prefix_bytes(std::string_view text, size_t characters) {
 }
 
 size_t space_bytes(std::string_view text, size_t at) {
-  const Character character = character_at(text, at);
-  return character.length > 0 && is_space(character.code) ? character.length : 0;
+  const Character character = first_character(text.substr(at));
+  return is_space(character.code) ? character.bytes : 0;
 }
 
 std::string_view strip_space(std::string_view text) {

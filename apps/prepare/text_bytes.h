@@ -13,8 +13,6 @@ bool is_utf8(std::string_view bytes);
 std::string latin1_to_utf8(std::string_view bytes);
 /// `bytes` if they are UTF-8, else read as Latin-1.
 std::string decode_text(std::string bytes);
-/// Appends the UTF-8 form of a code point.
-void append_utf8(std::string& text, char32_t code);
 /// Number of code points of well-formed `text`.
 size_t count_characters(std::string_view text);
 /// Bytes of the first `characters` code points.

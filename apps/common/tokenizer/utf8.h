@@ -26,6 +26,7 @@ struct Character {
 Character first_character(std::string_view text);
 Character last_character(std::string_view text);
 
+/// Appends the UTF-8 form of a code point.
 void append_character(std::string& text, char32_t code);
 
 /// White_Space of the Unicode database.
