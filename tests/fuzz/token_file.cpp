@@ -3,22 +3,47 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <fstream>
-#include <numeric>
+#include <filesystem>
 #include <string>
+#include <string_view>
 #include <vector>
+
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "apps/common/token_file.h"
 #include "tensor/error.h"
 #include "tests/apps/scratch_folder.h"
 
+namespace {
+
+/// A file in memory that a name in a folder leads to.
+class MemoryFile {
+ public:
+  explicit MemoryFile(const std::filesystem::path& name) : fd_(memfd_create("fuzz", MFD_CLOEXEC)) {
+    if (fd_ < 0) std::abort();
+    std::filesystem::create_symlink("/proc/self/fd/" + std::to_string(fd_), name);
+  }
+  void write(std::string_view bytes) const {
+    if (ftruncate(fd_, 0) != 0 ||
+        pwrite(fd_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
+      std::abort();
+  }
+
+ private:
+  int fd_;
+};
+
+}  // namespace
+
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   static const smelt::testing::ScratchFolder folder;
+  static const MemoryFile idx(folder / "x.idx"), bin(folder / "x.bin");
   const std::string_view rest(reinterpret_cast<const char*>(data) + 2, size - 2);
   const size_t index = std::min<size_t>(data[0] + size_t{256} * data[1], rest.size());
-  std::ofstream(folder.path("x.idx"), std::ios::binary) << rest.substr(0, index);
-  std::ofstream(folder.path("x.bin"), std::ios::binary) << rest.substr(index);
+  idx.write(rest.substr(0, index));
+  bin.write(rest.substr(index));
   try {
     const smelt::TokenFile file(folder.path("x"));
     int64_t tokens = 0;
