@@ -101,12 +101,13 @@ void print_table(const json::object& domains) {
   std::printf("%-14s %-6s %10s %14s %14s %12s\n", "domain", "split", "documents", "bytes", "tokens",
               "bytes/token");
   for (const auto& [name, entry] : domains) {
-    for (const auto& [split, totals] : entry.at("splits").as_object()) {
+    for (const auto& split : entry.at("splits").as_object()) {
+      const json::object& totals = split.value().as_object();
       const auto number = [&](const char* key) { return (long long)totals.at(key).as_int64(); };
       std::printf("%-14s %-6s %10lld %14lld %14lld", std::string(name).c_str(),
-                  std::string(split).c_str(), number("documents"), number("bytes"),
+                  std::string(split.key()).c_str(), number("documents"), number("bytes"),
                   number("tokens"));
-      if (const json::value* ratio = totals.as_object().if_contains("bytes_per_token"))
+      if (const json::value* ratio = totals.if_contains("bytes_per_token"))
         std::printf(" %12.3f", ratio->as_double());
       std::printf("\n");
     }
