@@ -23,6 +23,16 @@ constexpr DType kFullPrecision[] = {DType::f32, DType::f64};
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
+/// Whether this is a build for AddressSanitizer, which keeps freed memory for a while: resident
+/// memory says little then.
+#if defined(__SANITIZE_ADDRESS__)
+constexpr bool kAddressSanitizer = true;
+#elif defined(__has_feature)
+constexpr bool kAddressSanitizer = __has_feature(address_sanitizer);
+#else
+constexpr bool kAddressSanitizer = false;
+#endif
+
 /// Normal numbers times `scale`, a function of (shape, seed) alone, rounded to dtype.
 inline Tensor random_tensor(Shape shape, DType dtype = DType::f32, uint64_t seed = 1,
                             double scale = 1) {

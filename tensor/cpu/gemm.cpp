@@ -100,6 +100,9 @@ void matmul(const Tensor& c, const Tensor& a, const Tensor& b, double alpha, dou
     // A product of few rows is shared among the threads by its columns; the library would not.
     const bool few = M < 64 && N * K > (int64_t{1} << 15);
     const int64_t columns = few ? std::min<int64_t>(N, 128) : N;
+    // Distances of a's rows and b's columns; an empty matrix has no memory to count from.
+    const int64_t a_row = a.numel() == 0 ? 0 : la.transposed ? 1 : la.leading;
+    const int64_t b_column = b.numel() == 0 ? 0 : lb.transposed ? lb.leading : 1;
     if (c.dtype() == dtype_of<A>::value) {
       A* const pc = c.data<A>();
       if (!few) {
@@ -109,7 +112,7 @@ void matmul(const Tensor& c, const Tensor& a, const Tensor& b, double alpha, dou
 #pragma omp parallel for schedule(static)
       for (int64_t j = 0; j < N; j += columns) {
         gemm(la.transposed, lb.transposed, M, std::min(columns, N - j), K, A(alpha), pa, la.leading,
-             pb + j * (lb.transposed ? lb.leading : 1), lb.leading, A(beta), pc + j, ldc);
+             pb + j * b_column, lb.leading, A(beta), pc + j, ldc);
       }
       return;
     }
@@ -120,8 +123,8 @@ void matmul(const Tensor& c, const Tensor& a, const Tensor& b, double alpha, dou
     for (int64_t i = 0; i < M; i += rows) {
       for (int64_t j = 0; j < N; j += width) {
         product.gemm(la.transposed, lb.transposed, std::min(rows, M - i), std::min(width, N - j), K,
-                     A(alpha), pa + i * (la.transposed ? 1 : la.leading), la.leading,
-                     pb + j * (lb.transposed ? lb.leading : 1), lb.leading, pc + i * ldc + j, ldc);
+                     A(alpha), pa + i * a_row, la.leading, pb + j * b_column, lb.leading,
+                     pc + i * ldc + j, ldc);
       }
     }
   });
@@ -133,7 +136,7 @@ void grouped_matmul(const Tensor& y, const Tensor& x, const Tensor& w,
   const std::vector<Block> blocks =
       cut(w.dim(0), step, [&](int64_t g) { return offsets[size_t(g) + 1] - offsets[size_t(g)]; });
   const Layout lw(w);
-  const int64_t group_stride = w.strides()[0];
+  const int64_t group_stride = w.numel() == 0 ? 0 : w.strides()[0];
   dispatch_float(y.dtype(), "grouped_matmul", [&](auto tag) {
     using T = decltype(tag);
     const T* const px = x.data<T>();
