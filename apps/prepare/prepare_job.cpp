@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <unordered_set>
 
 #include <boost/json.hpp>
@@ -90,12 +91,18 @@ class Preparation {
         hashes_path_(fs::path(job.out) / ("." + job.domain + ".hashes")) {
     json::object writer_state;
     if (job.restart) fs::remove(state_path_);
-    if (fs::exists(state_path_)) {
-      const json::value state = read_state();
-      counters_ = Counters::from_json(state.at("counters"));
-      writer_state = state.at("splits").as_object();
+    try {
+      if (fs::exists(state_path_)) {
+        const json::value state = read_state();
+        counters_ = Counters::from_json(state.at("counters"));
+        writer_state = state.at("splits").as_object();
+      }
+      writer_ = std::make_unique<DomainWriter>(job.out, job.domain, job.vocabulary, writer_state);
+    } catch (const std::logic_error&) {  // a key is missing or of another type: by Boost's version
+      throw damaged();
+    } catch (const boost::system::system_error&) {
+      throw damaged();
     }
-    writer_ = std::make_unique<DomainWriter>(job.out, job.domain, job.vocabulary, writer_state);
     if (!writer_state.empty())
       progress_.note("going on with " + job.domain + " behind document " +
                      std::to_string(writer_->totals().documents));
@@ -138,14 +145,17 @@ class Preparation {
     return std::chrono::duration<double>(Clock::now() - start).count();
   }
 
+  IoError damaged() const {
+    return IoError(state_path_.string() + ": damaged; start again with --restart");
+  }
+
   json::value read_state() const {
     json::error_code error;
     json::value state = json::parse(read_text_file(state_path_.string()), error);
     const bool known = !error && state.is_object() &&
                        state.as_object().if_contains("format") != nullptr &&
                        state.at("format") == kFormat && state.at("version") == 1;
-    SMELT_CHECK(IoError, known,
-                state_path_.string() << ": damaged; start again with --restart");
+    if (!known) throw damaged();
     // Through text: numbers that are equal may be held in different types.
     const auto text = [](const json::value& v) { return json::serialize(v); };
     for (const auto& [key, value] : job_.settings) {

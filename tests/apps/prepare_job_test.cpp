@@ -217,9 +217,17 @@ BOOST_AUTO_TEST_CASE(an_interrupted_run_goes_on_only_with_its_settings) {
   job.restart = true;
   const json::object entry = run_prepare(job, source);
   BOOST_TEST(entry.at("documents").as_int64() == 12000 - 1091);
-  write_file(job.out + "/.d.progress.json", "{\"format\":1}");
   job.restart = false;
-  BOOST_CHECK_EXCEPTION(run_prepare(job, source), IoError, says("damaged; start again"));
+  for (const char* state :
+       {"", "{\"format\":1}", "{\"format\":\"smelt prepare progress\",\"version\":1}",
+        "{\"format\":\"smelt prepare progress\",\"version\":1,\"settings\":{\"input\":2},"
+        "\"counters\":{\"input\":\"x\"}}",
+        "{\"format\":\"smelt prepare progress\",\"version\":1,\"settings\":{\"input\":2},"
+        "\"counters\":{\"input\":0,\"record\":1,\"empty\":0,\"bad\":0,\"repeated\":0,\"hashes\":0},"
+        "\"splits\":{\"train\":{\"documents\":1}}}"}) {
+    write_file(job.out + "/.d.progress.json", state);
+    BOOST_CHECK_EXCEPTION(run_prepare(job, source), IoError, says("damaged; start again"));
+  }
 }
 
 BOOST_AUTO_TEST_CASE(equal_documents_share_a_split) {
