@@ -1,13 +1,13 @@
 // smelt-bench tokenizer: training of vocabularies and encoding, in bytes of text per second.
+#include <cmath>
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 
 #include <boost/json.hpp>
 
 #include "apps/bench/measure.h"
 #include "apps/common/metrics.h"
 #include "apps/common/progress.h"
+#include "apps/common/run_folder.h"
 #include "apps/common/tokenizer/trainer.h"
 #include "tensor/error.h"
 #include "tensor/rng.h"
@@ -80,10 +80,7 @@ struct Text {
 std::vector<Text> texts_of(const Arguments& arguments) {
   std::vector<Text> texts;
   for (const std::string& path : arguments.values("text")) {
-    std::ifstream in(path, std::ios::binary);
-    SMELT_CHECK(IoError, in, path << ": cannot read");
-    texts.push_back({path.substr(path.find_last_of('/') + 1),
-                     std::string(std::istreambuf_iterator<char>(in), {})});
+    texts.push_back({path.substr(path.find_last_of('/') + 1), read_text_file(path)});
     SMELT_CHECK(IoError, !texts.back().text.empty(), path << ": no text in it");
   }
   if (texts.empty()) {

@@ -198,8 +198,7 @@ void read_biases(const ModelFolder& folder, MoeTransformer& model) {
 }
 
 /// Weights and biases of a folder into the optimizer's masters.
-void read_masters(const std::string& path, MoeTransformer& model, ShardedOptimizer& optimizer) {
-  const ModelFolder folder(path);
+void read_masters(const ModelFolder& folder, MoeTransformer& model, ShardedOptimizer& optimizer) {
   const std::vector<Parameter*> parameters = model.parameters().all();
   read_pieces(folder, model, [&](size_t p) { return optimizer.master(*parameters[p]); });
   optimizer.refresh_from_masters();
@@ -297,7 +296,8 @@ void load_model(const std::string& path, MoeTransformer& model) {
 std::vector<ConfigDifference> load_initial_weights(const std::string& path, MoeTransformer& model,
                                                    ShardedOptimizer& optimizer) {
   RunConfig theirs, ours;
-  theirs.model = read_model_json(path).config;
+  const ModelFolder folder(path);
+  theirs.model = folder.json().config;
   ours.model = model.config();
   std::vector<ConfigDifference> others;
   for (ConfigDifference& d : config_differences(theirs, ours)) {
@@ -308,9 +308,9 @@ std::vector<ConfigDifference> load_initial_weights(const std::string& path, MoeT
   }
   const bool biased = model.expert_bias(0).defined();
   SMELT_CHECK(
-      ConfigError, biased || !ModelFolder(path).has_selection_biases(),
+      ConfigError, biased || !folder.has_selection_biases(),
       "run.init = " << path << ": its routers have selection biases; set moe.balance = bias");
-  read_masters(path, model, optimizer);
+  read_masters(folder, model, optimizer);
   return others;
 }
 
@@ -329,7 +329,7 @@ TrainerState load_checkpoint(const std::string& path, MoeTransformer& model,
                          << ", with which the moments in " << path << " were made");
   }
 
-  read_masters(path, model, optimizer);
+  read_masters(ModelFolder(path), model, optimizer);
   const SafetensorsFolder moments(path, "optimizer");
   const auto fill = [&](const char* prefix) {
     return [&moments, prefix](const Parameter& parameter, const Tensor& whole) {

@@ -286,4 +286,12 @@ double mean_context(const TokenFile& file, int64_t seq_len, bool document_mask) 
   return keys / double(end);
 }
 
+double BlendedDataset::mean_context() const {
+  double keys = 0;
+  for (size_t d = 0; d < files_.size(); ++d)
+    keys +=
+        info_[d].share * smelt::mean_context(*files_[d], config_.seq_len, config_.document_mask);
+  return keys;
+}
+
 }  // namespace smelt

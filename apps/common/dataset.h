@@ -83,6 +83,8 @@ class BlendedDataset {
   SequenceId locate(int64_t index) const;
   const std::vector<DomainInfo>& domains() const { return info_; }
   int64_t seq_len() const { return config_.seq_len; }
+  /// Mean number of keys that a query of the blend sees (see mean_context below).
+  double mean_context() const;
   /// Hash of everything that decides which tokens a sequence holds: domains, sizes, a sample of the
   /// tokens, weights, window settings, seed. A resumed run must see the value it started with.
   std::string fingerprint() const;

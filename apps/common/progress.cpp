@@ -122,9 +122,7 @@ Progress::Progress(std::FILE* stream, bool terminal, int columns)
 Progress::~Progress() { finish(); }
 
 void Progress::step(const StepReport& report, bool logged) {
-  if (terminal_) return rewrite(progress_line(report));
-  if (logged) std::fprintf(stream_, "%s\n", step_line(report).c_str());
-  std::fflush(stream_);
+  if (terminal_ || logged) update(terminal_ ? progress_line(report) : step_line(report), logged);
 }
 
 void Progress::update(const std::string& line, bool logged) {

@@ -20,6 +20,11 @@ namespace {
 /// of a tensor, and small enough that a converted block is still in the cache.
 constexpr int64_t kBlockBytes = 1 << 20;
 
+/// Whether blocks of a file can go straight to where they belong.
+bool is_plain(const Tensor& target) {
+  return target.device().is_cpu() && target.is_contiguous();
+}
+
 /// pread until `size` bytes are there.
 void read_fully(int fd, int64_t offset, void* data, int64_t size,
                 const std::filesystem::path& path) {
@@ -160,11 +165,6 @@ void SafetensorsFile::check_elements(const std::string& name, const Tensor& targ
               path_.string() << ": tensor " << in_quotes(name) << " has " << all
                              << " elements; it has no " << target.numel() << " from " << begin
                              << " on");
-}
-
-/// Whether blocks of a file can go straight to where they belong.
-static bool is_plain(const Tensor& target) {
-  return target.device().is_cpu() && target.is_contiguous();
 }
 
 void SafetensorsFile::read_block(const TensorInfo& entry, int64_t element, const Tensor& target,

@@ -17,13 +17,6 @@ constexpr int64_t kHeaderBytes = 34;
 constexpr int64_t kLargeVocabulary = 65500;
 
 template <typename T>
-T load(const char* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
-
-template <typename T>
 void store(std::ostream& out, T value) {
   char bytes[sizeof value];
   std::memcpy(bytes, &value, sizeof value);
@@ -105,15 +98,15 @@ void TokenFile::check_index() {
   const char* data = idx_.data();
   SMELT_CHECK(IoError, std::memcmp(data, kMagic, sizeof kMagic) == 0,
               path << ": does not start with MMIDIDX, so it is no token file index");
-  const auto version = load<uint64_t>(data + 9);
+  const auto version = load_unaligned<uint64_t>(data + 9);
   SMELT_CHECK(IoError, version == 1,
               path << ": version " << version << " is not supported; allowed is 1");
-  type_ = type_of_code(load<uint8_t>(data + 17), path);
+  type_ = type_of_code(load_unaligned<uint8_t>(data + 17), path);
 
   // The counts are only believed once they agree with the file's size: compared in a form that
   // cannot overflow, before they are used for anything.
-  const auto sequences = load<uint64_t>(data + 18);
-  const auto boundaries = load<uint64_t>(data + 26);
+  const auto sequences = load_unaligned<uint64_t>(data + 18);
+  const auto boundaries = load_unaligned<uint64_t>(data + 26);
   const auto room = static_cast<uint64_t>(size - kHeaderBytes);
   SMELT_CHECK(
       IoError,
@@ -129,8 +122,8 @@ void TokenFile::check_index() {
   const char* offsets = lengths + byte_offset(sequences_, 4);
   int64_t total = 0;
   for (int64_t s = 0; s < sequences_; ++s) {
-    const auto length = load<int32_t>(lengths + byte_offset(s, 4));
-    const auto offset = load<int64_t>(offsets + byte_offset(s, 8));
+    const auto length = load_unaligned<int32_t>(lengths + byte_offset(s, 4));
+    const auto offset = load_unaligned<int64_t>(offsets + byte_offset(s, 8));
     SMELT_CHECK(IoError, length >= 0,
                 path << ": sequence " << s << " has the negative length " << length);
     SMELT_CHECK(IoError, offset == total * width,
@@ -141,7 +134,7 @@ void TokenFile::check_index() {
   const char* bounds = offsets + byte_offset(sequences_, 8);
   int64_t last = 0;
   for (int64_t d = 0; d <= documents_; ++d) {
-    const auto bound = load<int64_t>(bounds + byte_offset(d, 8));
+    const auto bound = load_unaligned<int64_t>(bounds + byte_offset(d, 8));
     SMELT_CHECK(IoError, bound >= last && bound <= sequences_ && (d > 0 || bound == 0),
                 path << ": document boundary " << d << " is " << bound << ", expected "
                      << (d == 0 ? 0 : last) << " to " << (d == 0 ? 0 : sequences_));
@@ -168,9 +161,9 @@ int64_t TokenFile::document_begin(int64_t document) const {
               prefix_ << ": document " << document << " asked for, but there are " << documents_);
   const char* offsets = idx_.data() + kHeaderBytes + byte_offset(sequences_, 4);
   const char* bounds = offsets + byte_offset(sequences_, 8);
-  const auto sequence = load<int64_t>(bounds + byte_offset(document, 8));
+  const auto sequence = load_unaligned<int64_t>(bounds + byte_offset(document, 8));
   if (sequence == sequences_) return tokens_;
-  return load<int64_t>(offsets + byte_offset(sequence, 8)) / token_bytes(type_);
+  return load_unaligned<int64_t>(offsets + byte_offset(sequence, 8)) / token_bytes(type_);
 }
 
 void TokenFile::check_ids(int64_t vocab_size) const {

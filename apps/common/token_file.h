@@ -26,6 +26,14 @@ constexpr int64_t token_bytes(TokenType type) {
   return type == TokenType::u8 ? 1 : type == TokenType::u16 ? 2 : 4;
 }
 
+/// The value whose bytes begin at `at`, however aligned.
+template <typename T>
+T load_unaligned(const char* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+
 /// First byte of element `index` of an array of `width`-byte elements, in 64 bits.
 constexpr int64_t byte_offset(int64_t index, int64_t width) { return index * width; }
 
@@ -49,16 +57,10 @@ class TokenFile {
     switch (type_) {
       case TokenType::u8:
         return static_cast<unsigned char>(*at);
-      case TokenType::u16: {
-        uint16_t value;
-        std::memcpy(&value, at, sizeof value);
-        return value;
-      }
-      default: {
-        int32_t value;
-        std::memcpy(&value, at, sizeof value);
-        return value;
-      }
+      case TokenType::u16:
+        return load_unaligned<uint16_t>(at);
+      default:
+        return load_unaligned<int32_t>(at);
     }
   }
   /// Copies tokens [first, first + out.size()) into `out`; they must exist.

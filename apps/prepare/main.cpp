@@ -53,9 +53,8 @@ json::object settings_of(const PrepareOptions& o, const std::vector<InputFile>& 
 }
 
 // The user's own files as one domain.
-json::object prepare_inputs(const PrepareOptions& options, const Tokenizer* tokenizer,
-                            const TokenIds& vocabulary) {
-  const std::vector<InputFile> inputs = find_inputs(options.inputs);
+json::object prepare_inputs(const PrepareOptions& options, const std::vector<InputFile>& inputs,
+                            const Tokenizer* tokenizer, const TokenIds& vocabulary) {
   PrepareJob job{.out = options.out, .domain = options.domain, .vocabulary = vocabulary};
   job.split = options.split;
   job.holdout = options.holdout;
@@ -116,15 +115,16 @@ void print_table(const json::object& domains) {
 }
 
 /// The one named, trained, or of bytes; none for token files that come with their vocabulary.
-std::unique_ptr<Tokenizer> make_tokenizer(const PrepareOptions& options, const Report& report) {
+std::unique_ptr<Tokenizer> make_tokenizer(const PrepareOptions& options,
+                                          const std::vector<InputFile>& inputs,
+                                          const Report& report) {
   if (options.vocabulary) return nullptr;
   if (options.train_vocab > 0) {
     const BpeTrainerOptions trainer{.vocab_size = options.train_vocab,
                                     .style = tokenizer_style(options.train_style),
                                     .eod = options.eod,
                                     .threads = options.threads};
-    return train_tokenizer(find_inputs(options.inputs), options.text, trainer, options.train_bytes,
-                           report);
+    return train_tokenizer(inputs, options.text, trainer, options.train_bytes, report);
   }
   if (options.tokenizer.empty()) return std::make_unique<ByteTokenizer>();
   std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(options.tokenizer, options.eod);
@@ -143,7 +143,8 @@ int run(int argc, char** argv) {
     return 0;
   }
   const auto report = [](const std::string& line) { std::cerr << line << '\n'; };
-  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options, report);
+  const std::vector<InputFile> inputs = find_inputs(options.inputs);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options, inputs, report);
   const TokenIds vocabulary =
       tokenizer ? TokenIds{tokenizer->vocab_size(), tokenizer->eod_id()} : *options.vocabulary;
   json::object domains;
@@ -158,7 +159,7 @@ int run(int argc, char** argv) {
                              report);
   } else {
     install_stop_signals();
-    domains = prepare_inputs(options, tokenizer.get(), vocabulary);
+    domains = prepare_inputs(options, inputs, tokenizer.get(), vocabulary);
   }
   const json::object document = write_corpus_json(options.out, vocabulary, domains);
   if (options.json) {

@@ -1,4 +1,3 @@
-#include <cstring>
 #include <filesystem>
 
 #include <boost/iostreams/device/mapped_file.hpp>
@@ -14,13 +13,6 @@ namespace {
 namespace io = boost::iostreams;
 
 constexpr int64_t kBatchTokens = int64_t{1} << 18;
-
-template <typename T>
-T load(const char* at) {
-  T value;
-  std::memcpy(&value, at, sizeof value);
-  return value;
-}
 
 /// The bare ids of one file of llm.c or nanoGPT, mapped.
 class IdFile {
@@ -39,7 +31,7 @@ class IdFile {
       constexpr int64_t kHeader = 1024;
       SMELT_CHECK(IoError, size >= kHeader,
                   path_ << ": " << size << " bytes, shorter than the header of " << kHeader);
-      const auto magic = load<int32_t>(file_.data()), version = load<int32_t>(file_.data() + 4);
+      const auto magic = load_unaligned<int32_t>(file_.data()), version = load_unaligned<int32_t>(file_.data() + 4);
       const bool narrow = magic == 20240520 && version == 1;
       SMELT_CHECK(IoError, narrow || (magic == 20240801 && version == 7),
                   path_ << ": magic " << magic << ", version " << version
@@ -47,7 +39,7 @@ class IdFile {
                            "20240801, 7 (u32)");
       width_ = narrow ? 2 : 4;
       first = kHeader;
-      count = load<int32_t>(file_.data() + 8);
+      count = load_unaligned<int32_t>(file_.data() + 8);
       SMELT_CHECK(IoError, count > 0 && size == kHeader + count * width_,
                   path_ << ": " << size << " bytes, but its header says " << count << " tokens of "
                         << width_ << " bytes behind " << kHeader << " bytes");
@@ -66,7 +58,7 @@ class IdFile {
   int64_t count() const { return count_; }
   int64_t id(int64_t i) const {
     const char* const at = data_ + byte_offset(i, width_);
-    return width_ == 2 ? int64_t{load<uint16_t>(at)} : int64_t{load<uint32_t>(at)};
+    return width_ == 2 ? int64_t{load_unaligned<uint16_t>(at)} : int64_t{load_unaligned<uint32_t>(at)};
   }
 
  private:
@@ -79,8 +71,13 @@ class IdFile {
 class TokenDocuments : public DocumentSource {
  public:
   TokenDocuments(std::vector<InputFile> inputs, const TokenIds& vocabulary,
-                 const Tokenizer* tokenizer)
-      : inputs_(std::move(inputs)), vocabulary_(vocabulary), tokenizer_(tokenizer) {}
+                 const Tokenizer* tokenizer, SourcePosition from)
+      : inputs_(std::move(inputs)),
+        vocabulary_(vocabulary),
+        tokenizer_(tokenizer),
+        position_(from) {
+    for (int64_t i = 0; i < from.input; ++i) consumed_ += inputs_.at(size_t(i)).bytes;
+  }
 
   std::optional<BatchJob> next() override {
     std::vector<EncodedDocument> documents;
@@ -102,6 +99,11 @@ class TokenDocuments : public DocumentSource {
  protected:
   /// Fills in the next document without its end mark and moves position_ and consumed_ behind it.
   virtual bool next_document(std::vector<int32_t>& ids) = 0;
+  /// Goes on to the next input.
+  void advance() {
+    consumed_ += inputs_[size_t(position_.input)].bytes;
+    position_ = {position_.input + 1, 0};
+  }
   int32_t checked(int64_t id, const std::string& path, int64_t at) const {
     SMELT_CHECK(IoError, id >= 0 && id < vocabulary_.size,
                 path << ": token " << at << " is " << id << ", outside the vocabulary of "
@@ -134,10 +136,7 @@ class BareDocuments final : public TokenDocuments {
  public:
   BareDocuments(std::vector<InputFile> inputs, TokenFormat format, const TokenIds& vocabulary,
                 const Tokenizer* tokenizer, SourcePosition from)
-      : TokenDocuments(std::move(inputs), vocabulary, tokenizer), format_(format) {
-    for (int64_t i = 0; i < from.input; ++i) consumed_ += inputs_.at(size_t(i)).bytes;
-    position_ = from;
-  }
+      : TokenDocuments(std::move(inputs), vocabulary, tokenizer, from), format_(format) {}
 
  private:
   // position_.record is the number of ids of the present file that are through.
@@ -153,8 +152,7 @@ class BareDocuments final : public TokenDocuments {
           return true;
         }
       }
-      consumed_ += inputs_[size_t(position_.input)].bytes;
-      position_ = {position_.input + 1, 0};
+      advance();
       file_.reset();
     }
     return !ids.empty();
@@ -166,12 +164,7 @@ class BareDocuments final : public TokenDocuments {
 
 class MegatronDocuments final : public TokenDocuments {
  public:
-  MegatronDocuments(std::vector<InputFile> inputs, const TokenIds& vocabulary,
-                    const Tokenizer* tokenizer, SourcePosition from)
-      : TokenDocuments(std::move(inputs), vocabulary, tokenizer) {
-    for (int64_t i = 0; i < from.input; ++i) consumed_ += inputs_.at(size_t(i)).bytes;
-    position_ = from;
-  }
+  using TokenDocuments::TokenDocuments;
 
  private:
   bool next_document(std::vector<int32_t>& ids) override {
@@ -190,8 +183,7 @@ class MegatronDocuments final : public TokenDocuments {
         if (!ids.empty() && ids.back() == vocabulary_.eod_id) ids.pop_back();
         if (!ids.empty()) return true;
       }
-      consumed_ += input.bytes;
-      position_ = {position_.input + 1, 0};
+      advance();
       file_.reset();
     }
     return false;

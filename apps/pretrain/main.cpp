@@ -41,7 +41,7 @@ int pretrain(const Arguments& arguments) {
   // All ranks at once, as they will compute.
   const double rate = matrix_rate(config.train.dtype, 1024);
   if (first) {
-    std::fputs(start_summary(config, world, omp_get_max_threads(), trainer.domains(),
+    std::fputs(start_summary(config, world, omp_get_max_threads(), trainer.data(),
                              trainer.state().step, rate)
                    .c_str(),
                stderr);

@@ -101,12 +101,12 @@ void RunLog::write(const json::object& line) {
 }
 
 void RunLog::draw(int64_t step) {
+  if (!can_draw_ || losses_.empty()) return;
   Figure figure{.title = "losses of " + fs::path(folder_.path()).filename().string(),
                 .x_label = "tokens",
                 .y_label = "nats per token",
                 .series = {}};
   for (const auto& [name, series] : losses_) figure.series.push_back(thinned(series));
-  if (figure.series.empty() || !can_draw_) return;
   const std::string picture = folder_.path() + "/.loss.png";
   try {
     can_draw_ = draw_figure(figure, folder_.path() + "/loss.svg");

@@ -22,15 +22,6 @@ std::string line(const char* name, const char* format, Values... values) {
   return result + text + "\n";
 }
 
-/// Mean keys per query over the training data, by the domains' shares.
-double mean_context_of(const RunConfig& config, const std::vector<DomainInfo>& domains) {
-  double keys = 0;
-  for (size_t i = 0; i < domains.size(); ++i)
-    keys += domains[i].share * mean_context(TokenFile(config.data.train[i].prefix),
-                                            config.train.seq_len, config.train.document_mask);
-  return keys;
-}
-
 std::string model_lines(const ModelConfig& c, const Budget& b) {
   return line("model", "%s: %lld layers, %lld executed (loop: %s), hidden %lld, heads %lld/%lld of %lld",
               arch_name(c), Long(c.num_layers), Long(b.executed_depth), loop_text(c).c_str(),
@@ -46,10 +37,10 @@ std::string model_lines(const ModelConfig& c, const Budget& b) {
 }  // namespace
 
 std::string start_summary(const RunConfig& config, const dist::World& world, int threads,
-                          const std::vector<DomainInfo>& domains, int64_t first_step,
-                          double matrix_rate) {
+                          const BlendedDataset& data, int64_t first_step, double matrix_rate) {
   const ModelConfig& c = config.model;
-  const double context = mean_context_of(config, domains);
+  const std::vector<DomainInfo>& domains = data.domains();
+  const double context = data.mean_context();
   const Budget budget = budget_of(c, context);
   const Budget control = budget_of(control_of(c), context);
   const int ranks = world.world().size(), experts = world.expert_parallel().size();

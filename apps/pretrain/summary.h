@@ -15,8 +15,7 @@ namespace smelt {
 /// the run will take if its products run at kUsualShare of `matrix_rate`.
 /// @param matrix_rate  FLOP/s of one rank in the run's dtype
 std::string start_summary(const RunConfig& config, const dist::World& world, int threads,
-                          const std::vector<DomainInfo>& domains, int64_t first_step,
-                          double matrix_rate);
+                          const BlendedDataset& data, int64_t first_step, double matrix_rate);
 
 /// Share of the matrix rate that training steps reach on processors (docs/results.md).
 constexpr double kUsualShare = 0.7;

@@ -39,7 +39,7 @@ class Trainer {
   /// written.
   End run();
 
-  const std::vector<DomainInfo>& domains() const { return data_->domains(); }
+  const BlendedDataset& data() const { return *data_; }
   const TrainerState& state() const { return state_; }
   /// What this process has done so far; without the matrix rate. Collective.
   RunOutcome outcome() const;

@@ -2,18 +2,14 @@
 #include <cstdint>
 #include <string>
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "apps/common/safetensors.h"
+#include "tests/fuzz/memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace smelt;
-  // The reader works on files; this one is in memory and goes with its descriptor.
-  const int fd = memfd_create("fuzz.safetensors", MFD_CLOEXEC);
-  if (fd < 0 || write(fd, data, size) != ssize_t(size)) __builtin_trap();
+  const testing::MemoryFile bytes({reinterpret_cast<const char*>(data), size});
   try {
-    const SafetensorsFile file("/proc/self/fd/" + std::to_string(fd));
+    const SafetensorsFile file(bytes.path());
     for (const std::string& name : file.names()) {
       try {
         const Tensor tensor = file.read(name);
@@ -24,6 +20,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
   } catch (const IoError&) {
   }
-  close(fd);
   return 0;
 }

@@ -8,30 +8,18 @@
 #include <string_view>
 #include <vector>
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include "apps/common/token_file.h"
 #include "tensor/error.h"
 #include "tests/apps/scratch_folder.h"
+#include "tests/fuzz/memory_file.h"
 
 namespace {
 
-/// A file in memory that a name in a folder leads to.
-class MemoryFile {
- public:
-  explicit MemoryFile(const std::filesystem::path& name) : fd_(memfd_create("fuzz", MFD_CLOEXEC)) {
-    if (fd_ < 0) std::abort();
-    std::filesystem::create_symlink("/proc/self/fd/" + std::to_string(fd_), name);
+/// A file in memory under a name in a folder.
+struct NamedFile : smelt::testing::MemoryFile {
+  explicit NamedFile(const std::filesystem::path& name) {
+    std::filesystem::create_symlink(path(), name);
   }
-  void write(std::string_view bytes) const {
-    if (ftruncate(fd_, 0) != 0 ||
-        pwrite(fd_, bytes.data(), bytes.size(), 0) != static_cast<ssize_t>(bytes.size()))
-      std::abort();
-  }
-
- private:
-  int fd_;
 };
 
 }  // namespace
@@ -39,7 +27,7 @@ class MemoryFile {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   static const smelt::testing::ScratchFolder folder;
-  static const MemoryFile idx(folder / "x.idx"), bin(folder / "x.bin");
+  static const NamedFile idx(folder / "x.idx"), bin(folder / "x.bin");
   const std::string_view rest(reinterpret_cast<const char*>(data) + 2, size - 2);
   const size_t index = std::min<size_t>(data[0] + size_t{256} * data[1], rest.size());
   idx.write(rest.substr(0, index));
