@@ -21,16 +21,15 @@ Variable rms_norm(const Variable& x, const Variable& weight, double eps) {
 std::vector<Variable> add_rms_norm(const Variable& x, const Variable& branch, double alpha,
                                    const Variable& weight, double eps) {
   const AddRmsNorm forward = add_rms_norm(x.data(), branch.data(), alpha, weight.data(), eps);
-  return record("add_rms_norm", {forward.sum, forward.norm.y}, {x, branch, weight},
-                [sum = forward.sum, rstd = forward.norm.rstd, alpha,
-                 weight](const std::vector<Tensor>& g) {
-                  if (!g[1].defined()) return std::vector<Tensor>{g[0], scale(g[0], alpha), {}};
-                  const Tensor dsum =
-                      g[0].defined() ? g[0] : Tensor::zeros(sum.shape(), sum.options());
-                  const AddRmsNormGrad grad =
-                      add_rms_norm_backward(dsum, g[1], sum, alpha, weight.data(), rstd);
-                  return std::vector<Tensor>{grad.dx, grad.dbranch, grad.dweight};
-                });
+  return record(
+      "add_rms_norm", {forward.sum, forward.norm.y}, {x, branch, weight},
+      [sum = forward.sum, rstd = forward.norm.rstd, alpha, weight](const std::vector<Tensor>& g) {
+        if (!g[1].defined()) return std::vector<Tensor>{g[0], scale(g[0], alpha), {}};
+        const Tensor dsum = g[0].defined() ? g[0] : Tensor::zeros(sum.shape(), sum.options());
+        const AddRmsNormGrad grad =
+            add_rms_norm_backward(dsum, g[1], sum, alpha, weight.data(), rstd);
+        return std::vector<Tensor>{grad.dx, grad.dbranch, grad.dweight};
+      });
 }
 
 Variable rotary(const Variable& x, const Tensor& positions, const RotaryTable& table) {

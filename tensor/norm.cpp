@@ -76,9 +76,8 @@ AddRmsNormGrad add_rms_norm_backward(const Tensor& dsum, const Tensor& dy, const
                                      double alpha, const Tensor& weight, const Tensor& rstd) {
   check_gradient("add_rms_norm_backward", dy, sum, weight, rstd);
   check_like("add_rms_norm_backward", "dsum", dsum, sum);
-  AddRmsNormGrad result = {Tensor::empty(sum.shape(), sum.options()),
-                           {},
-                           Tensor::empty(weight.shape(), rstd.options())};
+  AddRmsNormGrad result = {
+      Tensor::empty(sum.shape(), sum.options()), {}, Tensor::empty(weight.shape(), rstd.options())};
   result.dbranch = alpha == 1 ? result.dx : Tensor::empty(sum.shape(), sum.options());
   SMELT_DISPATCH(sum.device(), add_rms_norm_backward, dsum.contiguous(), dy.contiguous(),
                  sum.contiguous(), alpha, weight.contiguous(), rstd.contiguous(), result.dx,

@@ -1,4 +1,5 @@
-// smelt-bench: training steps, fused operations, generation, growth, loading and tokenizers, measured.
+// smelt-bench: training steps, fused operations, generation, growth, loading and tokenizers,
+// measured.
 #include "apps/bench/measure.h"
 
 int main(int argc, char** argv) {

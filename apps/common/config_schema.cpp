@@ -381,7 +381,7 @@ std::vector<ConfigKey> make_schema() {
       integer("run", "log_every", FIELD(run.log_every), 1, kAny, "steps",
               "distance of lines in metrics.jsonl", {"log_interval"}),
       boolean("run", "tensorboard", FIELD(run.tensorboard),
-           "write TensorBoard event files to tensorboard/ as well"),
+              "write TensorBoard event files to tensorboard/ as well"),
       word("run", "device", FIELD(run.device), std::vector{DeviceKind::cpu, DeviceKind::cuda},
            "where the model runs"),
       integer("run", "time_limit", FIELD(run.time_limit), 0, kAny, "seconds",

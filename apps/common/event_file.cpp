@@ -113,10 +113,10 @@ void EventFile::scalars(int64_t step, const std::vector<std::pair<std::string, d
 
 void EventFile::image(int64_t step, const std::string& tag, std::string_view png) {
   // Signature, then the chunk IHDR: length, name, width, height.
-  SMELT_CHECK(IoError,
-              png.size() >= 24 && png.substr(0, 8) == "\x89PNG\r\n\x1a\n" &&
-                  png.substr(12, 4) == "IHDR",
-              "event file: the picture '" << tag << "' is no PNG");
+  SMELT_CHECK(
+      IoError,
+      png.size() >= 24 && png.substr(0, 8) == "\x89PNG\r\n\x1a\n" && png.substr(12, 4) == "IHDR",
+      "event file: the picture '" << tag << "' is no PNG");
   file_.append(event_record(summary_event(step, 1, [&](pbf_writer& entry, size_t) {
     entry.add_string(Value::tag_name, tag);
     pbf_writer of_image(entry, Value::picture);

@@ -21,9 +21,7 @@ namespace {
 constexpr int64_t kBlockBytes = 1 << 20;
 
 /// Whether blocks of a file can go straight to where they belong.
-bool is_plain(const Tensor& target) {
-  return target.device().is_cpu() && target.is_contiguous();
-}
+bool is_plain(const Tensor& target) { return target.device().is_cpu() && target.is_contiguous(); }
 
 /// pread until `size` bytes are there.
 void read_fully(int fd, int64_t offset, void* data, int64_t size,

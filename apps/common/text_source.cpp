@@ -114,8 +114,8 @@ bool RecordReader::next(TextRecord& record) {
   record.json = json_;
   while (next_part(record.bytes)) {
     record.number = ++number_;
-    const bool blank = json_ ? record.bytes.find_first_not_of(" \t\r") == std::string::npos
-                             : record.bytes.empty();
+    const bool blank =
+        json_ ? record.bytes.find_first_not_of(" \t\r") == std::string::npos : record.bytes.empty();
     if (!blank) return true;
   }
   SMELT_CHECK(IoError, json_ || number_ > 0, path_ << ": the file is empty");

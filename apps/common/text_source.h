@@ -52,9 +52,9 @@ class RecordReader {
   TextOptions options_;
   ByteSource source_;
   bool json_ = false;
-  std::string mark_;       // what ends a record; empty: nothing but the end of the file
+  std::string mark_;  // what ends a record; empty: nothing but the end of the file
   std::vector<char> buffer_;
-  std::string pending_;    // read but not handed out: from position begin_
+  std::string pending_;  // read but not handed out: from position begin_
   size_t begin_ = 0, searched_ = 0;
   bool at_end_ = false;
   int64_t number_ = 0;

@@ -91,8 +91,8 @@ struct TokenFilePosition {
 };
 
 /// Writes a token file document by document, in bounded memory. Everything goes to PREFIX.bin.tmp
-/// and PREFIX.len.tmp (lengths, i32 each); finish() makes the index and renames, so a file under its
-/// final name is always whole.
+/// and PREFIX.len.tmp (lengths, i32 each); finish() makes the index and renames, so a file under
+/// its final name is always whole.
 class TokenFileWriter {
  public:
   /// Stores u16 if vocab_size < 65500, else i32 (the rule of the format's own writer).

@@ -19,8 +19,8 @@
 namespace smelt {
 
 struct EncodedDocument {
-  std::vector<int32_t> ids;  ///< the end-of-document id is the last
-  int64_t bytes = 0;         ///< of its text
+  std::vector<int32_t> ids;   ///< the end-of-document id is the last
+  int64_t bytes = 0;          ///< of its text
   boost::uuids::uuid hash{};  ///< of its text, or of its ids where there is no text
 };
 

@@ -42,8 +42,7 @@ std::vector<InputFile> find_inputs(const std::vector<std::string>& paths) {
   std::vector<InputFile> inputs;
   for (const std::string& path : paths) {
     if (path == "-") {
-      SMELT_CHECK(ConfigError, paths.size() == 1,
-                  "--input: '-' (standard input) must stand alone");
+      SMELT_CHECK(ConfigError, paths.size() == 1, "--input: '-' (standard input) must stand alone");
       return {{"-", -1, 0}};
     }
     SMELT_CHECK(IoError, fs::exists(path), "--input: " << path << ": no such file or folder");

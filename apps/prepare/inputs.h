@@ -8,8 +8,8 @@
 namespace smelt {
 
 struct InputFile {
-  std::string path;   ///< "-": standard input
-  int64_t bytes = -1;  ///< as stored; -1 where unknown
+  std::string path;      ///< "-": standard input
+  int64_t bytes = -1;    ///< as stored; -1 where unknown
   int64_t modified = 0;  ///< time of the last change, 0 where unknown
 };
 

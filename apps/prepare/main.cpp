@@ -67,8 +67,7 @@ json::object prepare_inputs(const PrepareOptions& options, const std::vector<Inp
   for (const InputFile& input : inputs) {
     job.input_bytes = input.bytes < 0 || job.input_bytes < 0 ? -1 : job.input_bytes + input.bytes;
   }
-  job.settings = settings_of(options, inputs, vocabulary,
-                             tokenizer ? tokenizer->json_text() : "");
+  job.settings = settings_of(options, inputs, vocabulary, tokenizer ? tokenizer->json_text() : "");
   json::object entry = run_prepare(job, [&](SourcePosition from) {
     return options.token_format
                ? token_documents(inputs, *options.token_format, vocabulary, tokenizer, from)

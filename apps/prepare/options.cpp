@@ -198,13 +198,17 @@ std::string help_text() {
   std::ostringstream text;
   text << "smelt-prepare: text to token files for training and evaluation\n\n"
           "  smelt-prepare --corpus small --out DIR\n"
-          "  smelt-prepare --input PATH... --domain NAME --out DIR [--tokenizer PATH | --train-tokenizer VOCAB]\n"
+          "  smelt-prepare --input PATH... --domain NAME --out DIR [--tokenizer PATH | "
+          "--train-tokenizer VOCAB]\n"
           "  zcat dump.gz | smelt-prepare --input - --format jsonl --domain web --out DIR\n"
-          "  smelt-prepare --input shards/ --format llmc --vocab-size 50257 --eod-id 50256 --out DIR\n\n"
+          "  smelt-prepare --input shards/ --format llmc --vocab-size 50257 --eod-id 50256 --out "
+          "DIR\n\n"
           "Writes DIR/<domain>.<train|valid|test>.bin and .idx (Megatron-LM indexed dataset, one\n"
           "sequence per document, each ended by the end-of-document id), DIR/tokenizer.json and\n"
-          "DIR/corpus.json (documents, tokens, bytes per token, lengths). The order of documents is\n"
-          "that of the input, whatever the threads. An interrupted run goes on when the same command\n"
+          "DIR/corpus.json (documents, tokens, bytes per token, lengths). The order of documents "
+          "is\n"
+          "that of the input, whatever the threads. An interrupted run goes on when the same "
+          "command\n"
           "is given again. Exit codes: 0 done, 2 bad options or input, 1 anything else.\n\n"
        << describe_options(defaults, raw);
   return text.str();

@@ -25,9 +25,9 @@ struct PrepareOptions {
   std::string eod;                            ///< its end-of-document token; empty: by its rule
   int64_t train_vocab = 0;                    ///< ids of a tokenizer to train; 0: none
   std::string train_style;
-  int64_t train_bytes = 0;                    ///< of text to train it on
-  std::optional<TokenIds> vocabulary{};     ///< of token files without a tokenizer
-  std::optional<Split> split{};               ///< all documents there; unset: by hash
+  int64_t train_bytes = 0;               ///< of text to train it on
+  std::optional<TokenIds> vocabulary{};  ///< of token files without a tokenizer
+  std::optional<Split> split{};          ///< all documents there; unset: by hash
   double holdout = 0.025;
   bool unique = false;
   int64_t max_bad = 0;

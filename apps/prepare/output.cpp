@@ -27,8 +27,7 @@ json::object numbers(const SplitTotals& totals) {
                       {"bytes", totals.bytes},
                       {"tokens", totals.tokens},
                       {"lengths", lengths}};
-  if (totals.tokens > 0)
-    result["bytes_per_token"] = double(totals.bytes) / double(totals.tokens);
+  if (totals.tokens > 0) result["bytes_per_token"] = double(totals.bytes) / double(totals.tokens);
   return result;
 }
 

@@ -69,8 +69,8 @@ struct Counters {
   int64_t empty = 0, bad = 0, repeated = 0, hashes = 0;
 
   json::object to_json() const {
-    return {{"input", position.input}, {"record", position.record}, {"empty", empty},
-            {"bad", bad},              {"repeated", repeated},      {"hashes", hashes}};
+    return {{"input", position.input}, {"record", position.record}, {"empty", empty}, {"bad", bad},
+            {"repeated", repeated},    {"hashes", hashes}};
   }
   static Counters from_json(const json::value& v) {
     const auto number = [&](const char* key) { return v.at(key).as_int64(); };
@@ -170,12 +170,12 @@ class Preparation {
   void take(const DocumentBatch& batch) {
     for (const std::string& reason : batch.bad) {
       ++counters_.bad;
-      SMELT_CHECK(IoError, counters_.bad <= job_.max_bad,
-                  reason << (job_.max_bad > 0
-                                 ? " (and " + std::to_string(counters_.bad - 1) +
-                                       " unreadable records before it; --max-bad allows " +
-                                       std::to_string(job_.max_bad) + ")"
-                                 : ""));
+      SMELT_CHECK(
+          IoError, counters_.bad <= job_.max_bad,
+          reason << (job_.max_bad > 0 ? " (and " + std::to_string(counters_.bad - 1) +
+                                            " unreadable records before it; --max-bad allows " +
+                                            std::to_string(job_.max_bad) + ")"
+                                      : ""));
       if (size_t(counters_.bad) <= kBadShown) progress_.note("skipped: " + reason);
     }
     for (const EncodedDocument& document : batch.documents) {
@@ -209,8 +209,7 @@ class Preparation {
     const double seconds = seconds_since(start_);
     const SplitTotals totals = writer_->totals();
     std::string line = job_.domain;
-    if (job_.input_bytes > 0)
-      line += " " + std::to_string(100 * consumed / job_.input_bytes) + "%";
+    if (job_.input_bytes > 0) line += " " + std::to_string(100 * consumed / job_.input_bytes) + "%";
     line += " | " + human_count(double(totals.documents)) + " documents | " +
             human_bytes(double(totals.bytes)) + " | " + human_count(double(totals.tokens)) +
             " tokens";

@@ -15,18 +15,18 @@
 namespace smelt {
 
 struct PrepareJob {
-  std::string out;     ///< folder
+  std::string out;  ///< folder
   std::string domain;
   TokenIds vocabulary;
-  std::optional<Split> split{};     ///< all documents there; unset: by the hash of their text
-  double holdout = 0.025;           ///< share of the documents for valid, and as many for test
-  bool unique = false;              ///< drop documents whose text came before
-  int64_t max_bad = 0;              ///< records that may be unreadable before it is an error
+  std::optional<Split> split{};  ///< all documents there; unset: by the hash of their text
+  double holdout = 0.025;        ///< share of the documents for valid, and as many for test
+  bool unique = false;           ///< drop documents whose text came before
+  int64_t max_bad = 0;           ///< records that may be unreadable before it is an error
   int threads = 1;
-  double save_every = 60;           ///< seconds between the places where an interrupted run goes on
-  bool restart = false;             ///< forget an interrupted run
-  int64_t input_bytes = -1;         ///< of all inputs, for the time left; -1: unknown
-  boost::json::object settings{};   ///< what must be equal for an interrupted run to go on
+  double save_every = 60;          ///< seconds between the places where an interrupted run goes on
+  bool restart = false;            ///< forget an interrupted run
+  int64_t input_bytes = -1;        ///< of all inputs, for the time left; -1: unknown
+  boost::json::object settings{};  ///< what must be equal for an interrupted run to go on
 };
 
 /// Makes the source that begins behind a position.

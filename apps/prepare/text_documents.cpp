@@ -1,6 +1,5 @@
-#include "apps/prepare/document_source.h"
-
 #include "apps/prepare/clean.h"
+#include "apps/prepare/document_source.h"
 #include "tensor/error.h"
 
 namespace smelt {

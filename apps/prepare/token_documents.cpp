@@ -31,7 +31,8 @@ class IdFile {
       constexpr int64_t kHeader = 1024;
       SMELT_CHECK(IoError, size >= kHeader,
                   path_ << ": " << size << " bytes, shorter than the header of " << kHeader);
-      const auto magic = load_unaligned<int32_t>(file_.data()), version = load_unaligned<int32_t>(file_.data() + 4);
+      const auto magic = load_unaligned<int32_t>(file_.data()),
+                 version = load_unaligned<int32_t>(file_.data() + 4);
       const bool narrow = magic == 20240520 && version == 1;
       SMELT_CHECK(IoError, narrow || (magic == 20240801 && version == 7),
                   path_ << ": magic " << magic << ", version " << version
@@ -45,9 +46,9 @@ class IdFile {
                         << width_ << " bytes behind " << kHeader << " bytes");
     } else {
       width_ = format == TokenFormat::nanogpt ? 2 : 4;
-      SMELT_CHECK(IoError, size % width_ == 0,
-                  path_ << ": " << size << " bytes are no whole number of ids of " << width_
-                        << " bytes");
+      SMELT_CHECK(
+          IoError, size % width_ == 0,
+          path_ << ": " << size << " bytes are no whole number of ids of " << width_ << " bytes");
       count = size / width_;
     }
     data_ = file_.data() + first;
@@ -58,7 +59,8 @@ class IdFile {
   int64_t count() const { return count_; }
   int64_t id(int64_t i) const {
     const char* const at = data_ + byte_offset(i, width_);
-    return width_ == 2 ? int64_t{load_unaligned<uint16_t>(at)} : int64_t{load_unaligned<uint32_t>(at)};
+    return width_ == 2 ? int64_t{load_unaligned<uint16_t>(at)}
+                       : int64_t{load_unaligned<uint32_t>(at)};
   }
 
  private:

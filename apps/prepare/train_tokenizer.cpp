@@ -15,8 +15,7 @@ double expected_bytes(const std::vector<InputFile>& inputs) {
   double bytes = 0;
   for (const InputFile& input : inputs) {
     const std::string& path = input.path;
-    const bool packed =
-        path.ends_with(".gz") || path.ends_with(".zst") || path.ends_with(".zstd");
+    const bool packed = path.ends_with(".gz") || path.ends_with(".zst") || path.ends_with(".zstd");
     bytes += double(std::max<int64_t>(input.bytes, 0)) * (packed ? 3.5 : 1);
   }
   return bytes;
@@ -28,8 +27,7 @@ std::unique_ptr<Tokenizer> train_tokenizer(const std::vector<InputFile>& inputs,
                                            const TextOptions& text,
                                            const BpeTrainerOptions& options, int64_t sample_bytes,
                                            const std::function<void(const std::string&)>& report) {
-  const double share =
-      std::min(1.0, double(sample_bytes) / std::max(1.0, expected_bytes(inputs)));
+  const double share = std::min(1.0, double(sample_bytes) / std::max(1.0, expected_bytes(inputs)));
   BpeTrainer trainer(options);
   for (const InputFile& input : inputs) {
     SMELT_CHECK(ConfigError, input.path != "-",

@@ -23,7 +23,8 @@ std::string line(const char* name, const char* format, Values... values) {
 }
 
 std::string model_lines(const ModelConfig& c, const Budget& b) {
-  return line("model", "%s: %lld layers, %lld executed (loop: %s), hidden %lld, heads %lld/%lld of %lld",
+  return line("model",
+              "%s: %lld layers, %lld executed (loop: %s), hidden %lld, heads %lld/%lld of %lld",
               arch_name(c), Long(c.num_layers), Long(b.executed_depth), loop_text(c).c_str(),
               Long(c.hidden_size), Long(c.num_heads), Long(c.num_kv_heads), Long(c.head_dim)) +
          line("", "%lld experts of width %lld, top-%lld; vocabulary %lld", Long(c.num_experts),
@@ -50,13 +51,14 @@ std::string start_summary(const RunConfig& config, const dist::World& world, int
                    config.train.dtype, config.train.recompute},
                   {ranks, experts}, 1e9);
   std::string text = model_lines(c, budget);
-  text += line("budget", "F %.4g FLOPs per token at a mean context of %.1f, KV %lld values, S %.1f %%",
-               budget.flops_per_token, context, Long(budget.kv_values_per_token),
-               100 * sparsity(budget, control));
-  text += line("layout", "%d rank%s = %d data x %d expert parallel, %d thread%s each, %s; about %s per rank",
-               ranks, ranks == 1 ? "" : "s", ranks / experts, experts, threads,
-               threads == 1 ? "" : "s", to_text(config.train.dtype),
-               human_bytes(double(layout.memory.total())).c_str());
+  text +=
+      line("budget", "F %.4g FLOPs per token at a mean context of %.1f, KV %lld values, S %.1f %%",
+           budget.flops_per_token, context, Long(budget.kv_values_per_token),
+           100 * sparsity(budget, control));
+  text += line(
+      "layout", "%d rank%s = %d data x %d expert parallel, %d thread%s each, %s; about %s per rank",
+      ranks, ranks == 1 ? "" : "s", ranks / experts, experts, threads, threads == 1 ? "" : "s",
+      to_text(config.train.dtype), human_bytes(double(layout.memory.total())).c_str());
   for (const DomainInfo& d : domains)
     text += line(&d == domains.data() ? "data" : "",
                  "%s: %s tokens, %lld windows, share %.0f %%, %lld tokens at the end unused",
@@ -69,8 +71,7 @@ std::string start_summary(const RunConfig& config, const dist::World& world, int
                human_count(double(config.train.tokens)).c_str(),
                double(config.train.tokens) / tokens_of_all, config.run.dir.c_str());
   const double flops = (budget.flops_per_token + budget.flops_head) *
-                       double(config.tokens_per_step()) *
-                       double(config.total_steps() - first_step);
+                       double(config.tokens_per_step()) * double(config.total_steps() - first_step);
   text += line("time", "about %s at %.0f %% of the matrix rate measured here (%sFLOP/s per rank)",
                human_duration(flops / (kUsualShare * matrix_rate * ranks)).c_str(),
                100 * kUsualShare, human_count(matrix_rate).c_str());
@@ -88,15 +89,16 @@ std::string end_summary(const RunConfig& config, const RunOutcome& o) {
                  human_count(tokens / o.seconds).c_str(), human_count(o.flops_per_second).c_str(),
                  100 * o.flops_per_second / o.matrix_rate);
   }
-  text += line("memory", "%s on the rank that needed most", human_bytes(double(o.peak_bytes)).c_str());
+  text +=
+      line("memory", "%s on the rank that needed most", human_bytes(double(o.peak_bytes)).c_str());
   std::vector<DomainLoss> rows = o.valid;
   if (rows.size() > 1) rows.push_back(overall(o.valid));
   for (const DomainLoss& d : rows) {
     char bits[40] = "";
     if (std::isfinite(d.bits_per_byte()))
       std::snprintf(bits, sizeof bits, "%.4f bits per byte", d.bits_per_byte());
-    text += line(&d == rows.data() ? "valid" : "", "%-20s %.4f nats per token  %s", d.domain.c_str(),
-                 d.nats_per_token(), bits);
+    text += line(&d == rows.data() ? "valid" : "", "%-20s %.4f nats per token  %s",
+                 d.domain.c_str(), d.nats_per_token(), bits);
   }
   text += line("files", "%s: metrics.jsonl, endpoints.jsonl, loss.svg", config.run.dir.c_str());
   if (config.run.tensorboard)

@@ -22,11 +22,11 @@ constexpr double kUsualShare = 0.7;
 
 struct RunOutcome {
   int64_t step = 0, tokens = 0, skipped_steps = 0;
-  int64_t steps_here = 0;        // in this process: a resumed run has fewer
-  double seconds = 0;            // in training steps, in this process
-  double flops_per_second = 0;   // model FLOPs of all ranks, head included
-  double matrix_rate = 0;        // of all ranks together
-  int64_t peak_bytes = 0;        // of the rank that needed most
+  int64_t steps_here = 0;           // in this process: a resumed run has fewer
+  double seconds = 0;               // in training steps, in this process
+  double flops_per_second = 0;      // model FLOPs of all ranks, head included
+  double matrix_rate = 0;           // of all ranks together
+  int64_t peak_bytes = 0;           // of the rank that needed most
   std::vector<DomainLoss> valid{};  // of the last evaluation
   std::string checkpoint{};         // last saved; empty: none
 };

@@ -270,8 +270,7 @@ void Trainer::log_validation(const std::vector<DomainLoss>& domains, int64_t bra
 }
 
 void Trainer::save_to(const std::string& path) {
-  save_checkpoint(path, *model_, *optimizer_, world_, state_, config_,
-                  tokenizer_files_);
+  save_checkpoint(path, *model_, *optimizer_, world_, state_, config_, tokenizer_files_);
   last_checkpoint_ = path;
   note("saved " + path);
 }

@@ -29,8 +29,13 @@ int main(int argc, char** argv) try {
   const int64_t batch = 8, length = 128;
   if (int64_t(text.size()) <= length) return std::fprintf(stderr, "%s: too short\n", argv[1]), 2;
 
-  ModelConfig config{.hidden_size = 64, .num_layers = 4, .head_dim = 16, .num_experts = 8,
-                     .top_k = 2, .expert_hidden_size = 64, .vocab_size = tokenizer.vocab_size()};
+  ModelConfig config{.hidden_size = 64,
+                     .num_layers = 4,
+                     .head_dim = 16,
+                     .num_experts = 8,
+                     .top_k = 2,
+                     .expert_hidden_size = 64,
+                     .vocab_size = tokenizer.vocab_size()};
   config.loop.layers = 2;  // the middle two layers,
   config.loop.visits = 2;  // twice
   MoeTransformer model(config, DType::f32, world);
@@ -38,13 +43,14 @@ int main(int argc, char** argv) try {
   ShardedOptimizer optimizer(model.parameters(), world, AdamWConfig{.weight_decay = 0.1});
 
   const int64_t steps = argc > 2 ? std::atoll(argv[2]) : 300;
-  const ScheduleConfig schedule{.lr = 3e-3, .warmup_steps = 20, .total_steps = steps,
-                                .decay_steps = steps / 5};
+  const ScheduleConfig schedule{
+      .lr = 3e-3, .warmup_steps = 20, .total_steps = steps, .decay_steps = steps / 5};
   const Random random(1, "example/places");
   for (int64_t step = 1; step <= steps; ++step) {
     std::vector<int32_t> tokens, targets;
     for (int64_t b = 0; b < batch; ++b) {
-      const uint64_t place = uint64_t((step * world.world().size() + world.world().rank()) * batch + b);
+      const uint64_t place =
+          uint64_t((step * world.world().size() + world.world().rank()) * batch + b);
       const auto at = text.begin() + int64_t(random.below(place, text.size() - size_t(length)));
       tokens.insert(tokens.end(), at, at + length);
       targets.insert(targets.end(), at + 1, at + length + 1);

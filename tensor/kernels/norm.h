@@ -1,5 +1,5 @@
-// Private to tensor/: RMSNorm, alone or of x + alpha * branch. x, y, dy, dx and their like [..., H];
-// weight [H]; rstd [rows]; dweight [H]. dbranch is dx itself where alpha is 1.
+// Private to tensor/: RMSNorm, alone or of x + alpha * branch. x, y, dy, dx and their like [...,
+// H]; weight [H]; rstd [rows]; dweight [H]. dbranch is dx itself where alpha is 1.
 #pragma once
 
 #include "tensor/kernels/kernels.h"

@@ -11,8 +11,8 @@
 #include "apps/common/exact_json.h"
 #include "apps/common/model_json.h"
 #include "apps/common/safetensors.h"
-#include "tests/moe/moments.h"
 #include "tests/apps/scratch_folder.h"
+#include "tests/moe/moments.h"
 #include "tests/moe/ranks.h"
 
 namespace smelt::testing {
@@ -60,8 +60,7 @@ struct Trained {
     config.model = model->config();
     config.dist.expert_parallel = world.expert_parallel().size();
     state.optimizer_steps = optimizer.steps();
-    save_checkpoint(path, *model, optimizer, world, state, config,
-                    {"{}", "{}", 63});
+    save_checkpoint(path, *model, optimizer, world, state, config, {"{}", "{}", 63});
   }
   TrainerState load(const std::string& path, const RunConfig& config = {}) {
     return load_checkpoint(path, *model, optimizer, config);

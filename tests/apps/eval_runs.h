@@ -67,8 +67,9 @@ inline std::string make_run(const ScratchFolder& scratch, const std::string& nam
   state.step = 7;
   state.tokens = 448;
   state.mean_context = 4;
-  save_checkpoint(run + "/checkpoints/step-7", model, optimizer, world, state, config,
-                  {ByteTokenizer().json_text(), ByteTokenizer().config_text(), ByteTokenizer::kEod});
+  save_checkpoint(
+      run + "/checkpoints/step-7", model, optimizer, world, state, config,
+      {ByteTokenizer().json_text(), ByteTokenizer().config_text(), ByteTokenizer::kEod});
   std::ofstream metrics(run + "/metrics.jsonl");
   for (int step = 1; step <= 5; ++step) {
     metrics << "{\"step\":" << step << ",\"tokens\":" << step * 64 << ",\"loss\":" << 6 - step

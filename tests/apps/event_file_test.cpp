@@ -8,8 +8,8 @@
 #include <boost/test/unit_test.hpp>
 
 #include "tensor/error.h"
-#include "tests/apps/event_records.h"
 #include "tests/apps/data_files.h"
+#include "tests/apps/event_records.h"
 
 using namespace smelt;
 using namespace smelt::testing;
@@ -28,24 +28,25 @@ std::string from_hex(const std::string& hex) {
 BOOST_AUTO_TEST_SUITE(event_file)
 
 BOOST_AUTO_TEST_CASE(records_are_framed_as_published) {
-  const std::string version =
-      from_hex("09000000000000f03f1a0d627261696e2e4576656e743a32");
+  const std::string version = from_hex("09000000000000f03f1a0d627261696e2e4576656e743a32");
   BOOST_TEST((event_record(version) ==
               from_hex("1800000000000000a37f4b22") + version + from_hex("86bf577a")));
-  const std::string loss =
-      from_hex("09000000000000004010032a0d0a0b0a046c6f7373150000003f");
-  BOOST_TEST((event_record(loss) ==
-              from_hex("1a00000000000000129bd82d") + loss + from_hex("bac36b94")));
+  const std::string loss = from_hex("09000000000000004010032a0d0a0b0a046c6f7373150000003f");
+  BOOST_TEST(
+      (event_record(loss) == from_hex("1a00000000000000129bd82d") + loss + from_hex("bac36b94")));
 }
 
 BOOST_AUTO_TEST_CASE(a_reader_finds_what_was_written) {
   const ScratchFolder dir;
-  const std::string png = from_hex("89504e470d0a1a0a0000000d49484452000003c000000258080600000012345678");
+  const std::string png =
+      from_hex("89504e470d0a1a0a0000000d49484452000003c000000258080600000012345678");
   std::string path;
   {
     EventFile file(dir.path("a/b"));
     path = file.path();
-    file.scalars(0, {{"zero", 0.0}, {"nan", std::nan("")}, {"inf", std::numeric_limits<double>::infinity()}});
+    file.scalars(
+        0,
+        {{"zero", 0.0}, {"nan", std::nan("")}, {"inf", std::numeric_limits<double>::infinity()}});
     file.scalars(-1, {{"negative step", 1.5}});
     file.scalars(int64_t{1} << 40, {{"late", -2.25}});
     file.scalars(5, {});
@@ -57,7 +58,8 @@ BOOST_AUTO_TEST_CASE(a_reader_finds_what_was_written) {
   const std::vector<ReadEvent> events = read_events(path);
   BOOST_REQUIRE(events.size() == 6u);
   BOOST_TEST(events[0].file_version == "brain.Event:2");
-  for (const ReadEvent& event : events) BOOST_TEST((event.wall_time > 1.6e9 && event.wall_time < 1e10));
+  for (const ReadEvent& event : events)
+    BOOST_TEST((event.wall_time > 1.6e9 && event.wall_time < 1e10));
   BOOST_TEST(events[1].step == 0);
   BOOST_REQUIRE(events[1].values.size() == 3u);
   BOOST_TEST(events[1].values[0].tag == "zero");

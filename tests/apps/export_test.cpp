@@ -28,8 +28,9 @@ std::string make_checkpoint(const ScratchFolder& scratch, const std::string& nam
   model.parameters().initialize(5);
   if (edit) edit(model);
   const ShardedOptimizer optimizer(model.parameters(), world, AdamWConfig{});
-  save_checkpoint(scratch.path(name), model, optimizer, world, {}, config,
-                  {ByteTokenizer().json_text(), ByteTokenizer().config_text(), ByteTokenizer::kEod});
+  save_checkpoint(
+      scratch.path(name), model, optimizer, world, {}, config,
+      {ByteTokenizer().json_text(), ByteTokenizer().config_text(), ByteTokenizer::kEod});
   return scratch.path(name);
 }
 

@@ -1,5 +1,5 @@
-// What `make install` puts in place: the example of docs/ is built against it and run, once by way of
-// the CMake package and once by way of pkg-config.
+// What `make install` puts in place: the example of docs/ is built against it and run, once by way
+// of the CMake package and once by way of pkg-config.
 #include <boost/test/unit_test.hpp>
 
 #include "tests/apps/program.h"
@@ -29,8 +29,8 @@ BOOST_AUTO_TEST_CASE(the_example_builds_against_the_installed_package) {
   };
   must(join({"cmake --install ", SMELT_BUILD_DIR, " --prefix ", prefix}));
   must(join({prefix, "/bin/smelt-plan --version"}));
-  must(join({"cmake -S ", SMELT_SOURCE_DIR, "/docs/example -B ", build, " -DCMAKE_PREFIX_PATH=", prefix,
-             " -DCMAKE_CXX_COMPILER=", SMELT_CXX}));
+  must(join({"cmake -S ", SMELT_SOURCE_DIR, "/docs/example -B ", build,
+             " -DCMAKE_PREFIX_PATH=", prefix, " -DCMAKE_CXX_COMPILER=", SMELT_CXX}));
   must(join({"cmake --build ", build}));
   check_run(dir, join({build, "/train_example"}));
 
@@ -40,7 +40,8 @@ BOOST_AUTO_TEST_CASE(the_example_builds_against_the_installed_package) {
   }
   const std::string folder = join({"$(dirname $(find ", prefix, " -name smelt.pc))"});
   must(join({"PKG_CONFIG_PATH=", folder, " sh -c '", SMELT_CXX, " ", SMELT_SOURCE_DIR,
-             "/docs/example/train.cpp -o ", dir.path("by_pc"), " $(pkg-config --cflags --libs smelt)'"}));
+             "/docs/example/train.cpp -o ", dir.path("by_pc"),
+             " $(pkg-config --cflags --libs smelt)'"}));
   check_run(dir, dir.path("by_pc"));
 }
 

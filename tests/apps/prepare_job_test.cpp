@@ -1,4 +1,6 @@
 // smelt-prepare on a user's own files: order, resuming, repeats, bad records, token files.
+#include "apps/prepare/prepare_job.h"
+
 #include <atomic>
 #include <chrono>
 #include <cstring>
@@ -11,7 +13,6 @@
 
 #include "apps/common/tokenizer/bpe_tokenizer.h"
 #include "apps/prepare/ordered_work.h"
-#include "apps/prepare/prepare_job.h"
 #include "tensor/error.h"
 #include "tests/apps/archives.h"
 #include "tests/apps/program.h"
@@ -77,8 +78,8 @@ class DyingSource final : public DocumentSource {
 };
 
 void check_same_files(const std::string& a, const std::string& b) {
-  for (const char* name : {"d.train.bin", "d.train.idx", "d.valid.bin", "d.valid.idx", "d.test.bin",
-                           "d.test.idx"})
+  for (const char* name :
+       {"d.train.bin", "d.train.idx", "d.valid.bin", "d.valid.idx", "d.test.bin", "d.test.idx"})
     BOOST_TEST((read_file(fs::path(a) / name) == read_file(fs::path(b) / name)), name);
 }
 
@@ -99,12 +100,16 @@ BOOST_AUTO_TEST_CASE(results_come_in_order_and_memory_is_bounded) {
   for (const int threads : {1, 4}) {
     int next = 0;
     std::atomic<int> fetched = 0;
-    OrderedWork<int, int> work([&] { ++fetched; return next < 200 ? std::optional(next++) : std::nullopt; },
-                               [](int i) {
-                                 if (i % 5 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300));
-                                 return i * i;
-                               },
-                               threads, 6);
+    OrderedWork<int, int> work(
+        [&] {
+          ++fetched;
+          return next < 200 ? std::optional(next++) : std::nullopt;
+        },
+        [](int i) {
+          if (i % 5 == 0) std::this_thread::sleep_for(std::chrono::microseconds(300));
+          return i * i;
+        },
+        threads, 6);
     for (int i = 0; i < 200; ++i) {
       BOOST_TEST(work.take().value() == i * i);
       BOOST_TEST(fetched <= i + 1 + 6 + 1);
@@ -145,7 +150,8 @@ BOOST_AUTO_TEST_CASE(documents_keep_the_order_of_the_input_for_any_threads) {
   write_file(dir.path("b.txt"), "plain");
   const ByteTokenizer tokenizer;
   const auto source = [&](SourcePosition from) {
-    return text_documents(find_inputs({dir.path("a.jsonl"), dir.path("b.txt")}), {}, tokenizer, from);
+    return text_documents(find_inputs({dir.path("a.jsonl"), dir.path("b.txt")}), {}, tokenizer,
+                          from);
   };
   for (const int threads : {1, 5}) {
     Job job(dir, "t" + std::to_string(threads));
@@ -183,7 +189,8 @@ BOOST_AUTO_TEST_CASE(an_interrupted_run_goes_on_to_the_same_bytes) {
     for (const int batches : {1, 3, 1, 2}) {
       BOOST_CHECK_EXCEPTION(run_prepare(parts,
                                         [&](SourcePosition from) {
-                                          return std::make_unique<DyingSource>(source(from), batches);
+                                          return std::make_unique<DyingSource>(source(from),
+                                                                               batches);
                                         }),
                             RunError, says("died"));
       BOOST_TEST(!fs::exists(fs::path(parts.out) / "d.train.bin"));
@@ -207,10 +214,10 @@ BOOST_AUTO_TEST_CASE(an_interrupted_run_goes_on_only_with_its_settings) {
   };
   Job job(dir, "out");
   job.save_every = 0;
-  BOOST_CHECK_THROW(run_prepare(job, [&](SourcePosition from) {
-                      return std::make_unique<DyingSource>(source(from), 2);
-                    }),
-                    RunError);
+  BOOST_CHECK_THROW(
+      run_prepare(
+          job, [&](SourcePosition from) { return std::make_unique<DyingSource>(source(from), 2); }),
+      RunError);
   job.settings["input"] = 2;
   BOOST_CHECK_EXCEPTION(run_prepare(job, source), ConfigError,
                         says("begun with other settings (input differs)"));
@@ -248,7 +255,8 @@ BOOST_AUTO_TEST_CASE(equal_documents_share_a_split) {
 
 BOOST_AUTO_TEST_CASE(bad_records_are_counted_up_to_a_limit) {
   const ScratchFolder dir;
-  write_file(dir.path("a.jsonl"), "{\"text\":\"one\"}\n{\n{\"text\":\"two\"}\n[]\n{\"text\":\"three\"}\n");
+  write_file(dir.path("a.jsonl"),
+             "{\"text\":\"one\"}\n{\n{\"text\":\"two\"}\n[]\n{\"text\":\"three\"}\n");
   const ByteTokenizer tokenizer;
   const auto source = [&](SourcePosition from) {
     return text_documents(find_inputs({dir.path("a.jsonl")}), {}, tokenizer, from);
@@ -354,11 +362,12 @@ BOOST_AUTO_TEST_CASE(bare_files_are_cut_at_the_end_mark) {
 BOOST_AUTO_TEST_CASE(damaged_token_files_are_named) {
   const ScratchFolder dir;
   const std::string ids = bytes_of(std::vector<uint16_t>{1, 2, 100, 99});
-  const auto refuse = [&](const std::string& bytes, TokenFormat format, const std::string& message) {
+  const auto refuse = [&](const std::string& bytes, TokenFormat format,
+                          const std::string& message) {
     write_file(dir.path("x.bin"), bytes);
-    BOOST_CHECK_EXCEPTION(
-        read_all(*token_documents(find_inputs({dir.path("x.bin")}), format, kVocabulary, nullptr, {})),
-        IoError, says(message));
+    BOOST_CHECK_EXCEPTION(read_all(*token_documents(find_inputs({dir.path("x.bin")}), format,
+                                                    kVocabulary, nullptr, {})),
+                          IoError, says(message));
   };
   refuse("", TokenFormat::llmc, "x.bin: the file is empty");
   refuse("short", TokenFormat::llmc, "5 bytes, shorter than the header");
@@ -367,7 +376,8 @@ BOOST_AUTO_TEST_CASE(damaged_token_files_are_named) {
   refuse(llmc_file(ids, 20240520, 1, 5), TokenFormat::llmc, "header says 5 tokens");
   refuse(llmc_file(ids, 20240520, 1, -4), TokenFormat::llmc, "header says -4 tokens");
   refuse(llmc_file(ids, 20240801, 7, 4), TokenFormat::llmc, "header says 4 tokens of 4 bytes");
-  refuse(llmc_file(ids, 20240520, 1, 4), TokenFormat::llmc, "token 2 is 100, outside the vocabulary");
+  refuse(llmc_file(ids, 20240520, 1, 4), TokenFormat::llmc,
+         "token 2 is 100, outside the vocabulary");
   refuse(ids + "x", TokenFormat::nanogpt, "9 bytes are no whole number of ids of 2 bytes");
   refuse(ids + "xx", TokenFormat::bare_u32, "10 bytes are no whole number of ids of 4 bytes");
 }
@@ -485,9 +495,9 @@ BOOST_AUTO_TEST_CASE(a_tokenizer_is_trained_taken_over_and_kept_apart) {
       run_command(dir, join({command, dir.path("qwen"), " --tokenizer ", dir.path("gpt2")}));
   BOOST_TEST(mixed.code == 2);
   BOOST_TEST(mixed.err.find("files of two") != std::string::npos);
-  const Outcome piped = run_command(
-      dir, join({"cat ", dir.path("a.jsonl.gz"), " | ", SMELT_PREPARE,
-                 " --input - --train-tokenizer 600 --out ", dir.path("piped")}));
+  const Outcome piped =
+      run_command(dir, join({"cat ", dir.path("a.jsonl.gz"), " | ", SMELT_PREPARE,
+                             " --input - --train-tokenizer 600 --out ", dir.path("piped")}));
   BOOST_TEST(piped.code == 2);
   BOOST_TEST(piped.err.find("cannot be read twice") != std::string::npos);
 }

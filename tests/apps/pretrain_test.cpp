@@ -152,10 +152,10 @@ BOOST_AUTO_TEST_CASE(the_summaries_tell_what_runs_and_what_came_of_it) {
                                    "--run.tensorboard=false"}))
           .wait();
   BOOST_TEST(outcome.code == 0);
-  for (const char* part : {"model     smelt: 3 layers, 4 executed", "budget    F ", "layout    1 rank = 1 data x 1",
-                           "data      ", "run       4 steps of ", "time      about ",
-                           "done      step 4 of 4", "speed     ", "memory    ", "valid     v ",
-                           "next      smelt-eval --checkpoint "})
+  for (const char* part :
+       {"model     smelt: 3 layers, 4 executed", "budget    F ", "layout    1 rank = 1 data x 1",
+        "data      ", "run       4 steps of ", "time      about ", "done      step 4 of 4",
+        "speed     ", "memory    ", "valid     v ", "next      smelt-eval --checkpoint "})
     BOOST_TEST(outcome.err.find(part) != std::string::npos, part << " in\n" << outcome.err);
   BOOST_TEST(!fs::exists(run + "/tensorboard"));
 }

@@ -1,7 +1,7 @@
 // config.json of any bytes: a model whose config.json reads back to itself, or IoError.
-#include <cstdint>
-
 #include "apps/common/model_json.h"
+
+#include <cstdint>
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace smelt;

@@ -1,8 +1,9 @@
 // safetensors files of any bytes: opening and reading either works or throws IoError.
+#include "apps/common/safetensors.h"
+
 #include <cstdint>
 #include <string>
 
-#include "apps/common/safetensors.h"
 #include "tests/fuzz/memory_file.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -1,5 +1,7 @@
 // Any bytes as PREFIX.idx and PREFIX.bin: an error with a message, or a file whose documents can
 // all be read. The first two bytes say how many of the rest are the index.
+#include "apps/common/token_file.h"
+
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -8,7 +10,6 @@
 #include <string_view>
 #include <vector>
 
-#include "apps/common/token_file.h"
 #include "tensor/error.h"
 #include "tests/apps/scratch_folder.h"
 #include "tests/fuzz/memory_file.h"

@@ -71,8 +71,10 @@ BOOST_AUTO_TEST_CASE(infinity_in_one_gradient_of_one_rank_skips_the_step_everywh
       for (uint64_t s = 0; s < 5; ++s) {
         if (s == 2 && !inject) continue;
         const NamedTensors before = values_of(*model);
-        const auto first = whole_moments(optimizer, model->parameters(), ShardedOptimizer::Moment::first);
-        const auto second = whole_moments(optimizer, model->parameters(), ShardedOptimizer::Moment::second);
+        const auto first =
+            whole_moments(optimizer, model->parameters(), ShardedOptimizer::Moment::first);
+        const auto second =
+            whole_moments(optimizer, model->parameters(), ShardedOptimizer::Moment::second);
         const int64_t steps = optimizer.steps();
         if (s == 2 && world.world().rank() == last) {
           experts[3]->value.set_ready_hook([gradient = experts[3]->value.grad()] {
@@ -89,8 +91,10 @@ BOOST_AUTO_TEST_CASE(infinity_in_one_gradient_of_one_rank_skips_the_step_everywh
         if (world.world().rank() == last) experts[3]->value.set_ready_hook(nullptr);
         BOOST_CHECK_EQUAL(optimizer.steps(), steps);
         check_named_same_bits(values_of(*model), before);
-        const auto first_after = whole_moments(optimizer, model->parameters(), ShardedOptimizer::Moment::first);
-        const auto second_after = whole_moments(optimizer, model->parameters(), ShardedOptimizer::Moment::second);
+        const auto first_after =
+            whole_moments(optimizer, model->parameters(), ShardedOptimizer::Moment::first);
+        const auto second_after =
+            whole_moments(optimizer, model->parameters(), ShardedOptimizer::Moment::second);
         for (size_t i = 0; i < first.size(); ++i) {
           check_same_bits(first_after[i], first[i]);
           check_same_bits(second_after[i], second[i]);
@@ -168,7 +172,8 @@ BOOST_AUTO_TEST_CASE(an_expert_without_tokens_keeps_decaying_and_moving) {  // C
       train_step(*model, optimizer, world, part_of(random_batch(8, 8, s), world),
                  {.lr = 1e-2, .balance = {}});
       const NamedTensors now = values_of(*model);
-      const auto first = whole_moments(optimizer, model->parameters(), ShardedOptimizer::Moment::first);
+      const auto first =
+          whole_moments(optimizer, model->parameters(), ShardedOptimizer::Moment::first);
       const std::string name = "model.layers.1.mlp.experts.3.up_proj.weight";
       if (s > 0 && now.count(name)) {
         BOOST_CHECK_GT(largest(add_scaled(now.at(name), before.at(name), -1)), 1e-3);

@@ -225,7 +225,8 @@ BOOST_AUTO_TEST_CASE_TEMPLATE(case_62_memory_stays_flat_over_random_shapes, T, O
          0.0f, out.data(), 32);
     if (i == 1000) at_thousand = resident_bytes();
   }
-  if (!smelt::testing::kAddressSanitizer) BOOST_TEST(double(resident_bytes()) < 1.05 * double(at_thousand));
+  if (!smelt::testing::kAddressSanitizer)
+    BOOST_TEST(double(resident_bytes()) < 1.05 * double(at_thousand));
   BOOST_TEST(at_thousand > 0);
 }
 

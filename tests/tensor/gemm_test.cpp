@@ -77,7 +77,9 @@ BOOST_AUTO_TEST_SUITE(gemm_op)
 
 BOOST_AUTO_TEST_CASE(matmul_of_odd_and_strided_operands_matches_loops) {
   // The last has several blocks of rows and of columns where results are rounded block by block.
-  const struct { int64_t M, N, K; } sizes[] = {{1, 1, 1}, {5, 3, 0}, {600, 1100, 0}, {33, 17, 70}, {700, 1100, 9}};
+  const struct {
+    int64_t M, N, K;
+  } sizes[] = {{1, 1, 1}, {5, 3, 0}, {600, 1100, 0}, {33, 17, 70}, {700, 1100, 9}};
   for (const DType dtype : kDTypes) {
     for (const auto& s : sizes) {
       const Tensor a = normal({s.M, s.K}, 1, dtype), b = normal({s.K, s.N}, 2, dtype);

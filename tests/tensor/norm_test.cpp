@@ -160,8 +160,8 @@ BOOST_AUTO_TEST_CASE(results_do_not_depend_on_the_number_of_threads) {
       const RmsNormGrad g = rms_norm_backward(dy, x, weight, n.rstd);
       const AddRmsNorm a = add_rms_norm(x, dy, 0.5, weight, kEps);
       const AddRmsNormGrad b = add_rms_norm_backward(dy, x, a.sum, 0.5, weight, a.norm.rstd);
-      return std::vector<Tensor>{n.y,   n.rstd,   g.dx, g.dweight, a.sum,
-                                 a.norm.y, b.dx, b.dbranch, b.dweight};
+      return std::vector<Tensor>{n.y,      n.rstd, g.dx,      g.dweight, a.sum,
+                                 a.norm.y, b.dx,   b.dbranch, b.dweight};
     });
   }
 }
